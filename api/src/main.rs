@@ -1,0 +1,2 @@
+//! quita
+fn main() {}

@@ -1,0 +1,132 @@
+//! What operators, and the dead-letter retention, do to one message.
+
+use super::{Draft, bury};
+use crate::model::{Cause, Discarded, End, Failure, Millis, Place, Policy, Reason};
+
+/// An operator's decision about one message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Take a waiting message out for good.
+    Cancel,
+    /// Make a delayed message ready now.
+    Promote,
+    /// Quarantine a live message.
+    DeadLetter,
+    /// Give a dead letter another round.
+    Redrive {
+        /// Also above `max_redrives`, or although a completion is remembered.
+        force: bool,
+        /// A new life span from now.
+        expires_in_ms: Option<Millis>,
+    },
+    /// Decide that a dead letter stays undone.
+    Discard,
+}
+
+/// A decision that took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acted {
+    /// As asked.
+    Done,
+    /// The message was held, and its remembered completion took effect instead.
+    AckedSuperseded,
+}
+
+/// Why a decision was refused. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActRefused {
+    /// No such message.
+    NotFound,
+    /// It is not a dead letter.
+    NotDead,
+    /// It is one already.
+    AlreadyDead,
+    /// It is not waiting: leased, dead or decided.
+    NotWaiting,
+    /// It is not delayed.
+    NotDelayed,
+    /// `max_redrives` is reached; force is needed.
+    RedriveLimit,
+    /// A worker has reported the work as done; force is needed.
+    CompletionRemembered,
+    /// Its `expires_at` is over; a new one is needed.
+    Expired,
+}
+
+/// Decides one act and changes the draft accordingly. The caller has passed the time first.
+pub fn act(draft: &mut Draft, act: &Act, policy: &Policy, now: Millis) -> Result<Acted, ActRefused> {
+    let Some(message) = &mut draft.message else { return Err(ActRefused::NotFound) };
+    match act {
+        Act::Cancel => match message.place {
+            Place::Ready { .. } | Place::Delayed { .. } => {
+                draft.end(End::Cancelled, now, 0, None);
+                Ok(Acted::Done)
+            }
+            _ => Err(ActRefused::NotWaiting),
+        },
+        Act::Promote => match message.place {
+            Place::Delayed { .. } => {
+                message.place = Place::Ready { available_at: now };
+                Ok(Acted::Done)
+            }
+            _ => Err(ActRefused::NotDelayed),
+        },
+        Act::DeadLetter => {
+            match message.place {
+                Place::Dead(_) => return Err(ActRefused::AlreadyDead),
+                Place::Discarded(_) => return Err(ActRefused::NotFound),
+                Place::Leased(_) | Place::Ready { .. } | Place::Delayed { .. } => {}
+            }
+            if draft.end_lease(now, Cause::Operator, Failure::default(), false) {
+                return Ok(Acted::AckedSuperseded);
+            }
+            bury(draft, now, Reason::Operator, None, false, None);
+            Ok(Acted::Done)
+        }
+        Act::Redrive { force, expires_in_ms } => {
+            if !matches!(message.place, Place::Dead(_)) {
+                let gone = matches!(message.place, Place::Discarded(_));
+                return Err(if gone { ActRefused::NotFound } else { ActRefused::NotDead });
+            }
+            let expires_at = expires_in_ms.map(|ms| now.saturating_add(ms)).or(message.expires_at);
+            if expires_at.is_some_and(|at| at <= now) {
+                return Err(ActRefused::Expired);
+            }
+            if !force && message.life.redrives >= policy.max_redrives as i32 {
+                return Err(ActRefused::RedriveLimit);
+            }
+            if !force && message.completion.is_some() {
+                return Err(ActRefused::CompletionRemembered);
+            }
+            message.life.attempts = 0;
+            message.life.expirations = 0;
+            message.life.releases = 0;
+            message.life.redrives += 1;
+            message.completion = None;
+            message.expires_at = expires_at;
+            message.place = Place::Ready { available_at: now };
+            draft.tally.redriven += 1;
+            Ok(Acted::Done)
+        }
+        Act::Discard => match &message.place {
+            Place::Dead(dead) => {
+                message.place = Place::Discarded(Discarded { discarded_at: now, dead: dead.clone() });
+                draft.tally.discarded += 1;
+                Ok(Acted::Done)
+            }
+            Place::Discarded(_) => Err(ActRefused::NotFound),
+            _ => Err(ActRefused::NotDead),
+        },
+    }
+}
+
+/// Ends a dead letter whose `dead_letter_retention_seconds` are over. `false`: not yet.
+pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
+    let Some(message) = &draft.message else { return false };
+    let Place::Dead(dead) = &message.place else { return false };
+    let over = policy.dead_letter_retention_ms.is_some_and(|kept| dead.died_at.saturating_add(kept) <= now);
+    if over {
+        draft.end(End::DeadLetterExpired, now, 0, None);
+    }
+    over
+}
