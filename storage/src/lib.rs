@@ -13,7 +13,10 @@
 
 pub mod backend;
 pub mod clock;
+pub mod coalescer;
 pub mod error;
 pub mod model;
 pub mod receipt;
 pub mod rules;
+pub mod timer;
+pub mod wakeup;
