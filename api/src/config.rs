@@ -1,0 +1,5 @@
+//! Settings.
+
+/// Every setting.
+#[derive(Clone, Debug, Default)]
+pub struct Config;
