@@ -134,23 +134,28 @@ pub enum Refused {
 
 /// Decides one claim and changes the draft accordingly. The caller has passed the time first.
 pub fn settle(draft: &mut Draft, claim: &Claim, policy: &Policy, now: Millis) -> Result<Settled, Refused> {
-    if let Some(cause) = draft.fate(claim.fence).map(|d| d.cause) {
-        if let Some(answer) = repeat_of(cause, &claim.action, draft) {
-            return answer;
-        }
+    let fate = draft.fate(claim.fence).map(|d| d.cause);
+    if let Some(answer) = fate.and_then(|cause| repeat_of(cause, &claim.action, draft)) {
+        return answer;
+    }
+    let strict = policy.late_ack == LateAck::Strict;
+    if strict && fate == Some(Cause::LeaseExpired) {
+        return Err(Refused::LeaseExpired);
     }
     let Some(message) = &draft.message else { return gone(draft, claim) };
     if claim.fence > message.life.fence {
         return Err(Refused::FromBeforeRestore);
     }
     let own = claim.fence == message.life.fence;
+    if strict && fate.is_none() && !own {
+        // A delivery from the middle of a history too long to be kept: it ended, and nobody settled it since.
+        return Err(Refused::LeaseExpired);
+    }
     match &message.place {
         Place::Leased(_) if own => in_time(draft, claim, policy, now),
         Place::Leased(_) => superseded_while_leased(draft, claim),
         Place::Discarded(_) => taken_by_operator(draft, claim),
         Place::Dead(dead) if dead.edited || dead.reason == Reason::Operator => taken_by_operator(draft, claim),
-        _ if policy.late_ack == LateAck::Strict && own => Err(Refused::LeaseExpired),
-        _ if policy.late_ack == LateAck::Strict => Err(Refused::LeaseSuperseded { remembered: false }),
         _ if own => late(draft, claim, policy, now),
         _ => superseded(draft, claim, now),
     }
