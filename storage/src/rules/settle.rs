@@ -340,7 +340,8 @@ fn late(draft: &mut Draft, claim: &Claim, policy: &Policy, now: Millis) -> Resul
             Ok(failed(draft, claim, policy, now, bounds, *delay_ms, *permanent, failure, true))
         }
         (Action::Extend { visibility_timeout_ms }, Place::Ready { available_at })
-            if !counted || message.life.expirations > 0 =>
+            if (counted && message.life.expirations > 0)
+                || ended.as_ref().is_some_and(|d| d.cause == Cause::GivenBack) =>
         {
             let available_at = *available_at;
             if counted {
