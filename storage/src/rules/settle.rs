@@ -316,8 +316,14 @@ fn late(draft: &mut Draft, claim: &Claim, policy: &Policy, now: Millis) -> Resul
         }
         (Action::Nack { failure, permanent, .. }, Place::Dead(dead)) => {
             let cause = if *permanent { Cause::Permanent } else { Cause::Nack };
+            let reason = match dead.reason {
+                // Died of the expiration that now turns out to be a failure.
+                Reason::LeaseExpired if *permanent => Reason::PermanentFailure,
+                Reason::LeaseExpired => Reason::MaxAttempts,
+                other => other,
+            };
             *dead = Dead {
-                reason: if *permanent { Reason::PermanentFailure } else { Reason::MaxAttempts },
+                reason,
                 by_expiry: false,
                 error_code: failure.code.clone(),
                 ..dead.clone()
