@@ -2,8 +2,8 @@
 
 use super::{Draft, backoff, bounds, bury};
 use crate::model::{
-    Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit, MAX_LEASE_FROM_HANDOUT_MS, Millis,
-    Place, Policy, Reason,
+    Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit, MAX_LEASE_FROM_HANDOUT_MS, MIN_END_MEMORY_MS,
+    Millis, Place, Policy, Reason,
 };
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ pub fn settle(draft: &mut Draft, claim: &Claim, policy: &Policy, now: Millis) ->
     if strict && fate == Some(Cause::LeaseExpired) {
         return Err(Refused::LeaseExpired);
     }
-    let Some(message) = &draft.message else { return gone(draft, claim) };
+    let Some(message) = &draft.message else { return gone(draft, claim, now) };
     if claim.fence > message.life.fence {
         return Err(Refused::FromBeforeRestore);
     }
@@ -175,11 +175,15 @@ fn repeat_of(cause: Cause, action: &Action, draft: &Draft) -> Option<Result<Sett
     }
 }
 
-fn gone(draft: &Draft, claim: &Claim) -> Result<Settled, Refused> {
-    let by_this_delivery = draft.ended.as_ref().is_some_and(|e| e.end == End::Acked && e.fence == claim.fence);
+/// Every end but a plain first ack leaves a record for at least [`MIN_END_MEMORY_MS`], so for that long no record means
+/// that the delivery which asks acked it.
+fn gone(draft: &Draft, claim: &Claim, now: Millis) -> Result<Settled, Refused> {
+    let plainly_acked = draft.ended.is_none() && now < claim.handed_out_at.saturating_add(MIN_END_MEMORY_MS);
+    let end = if plainly_acked { End::Acked } else { draft.ended.as_ref().map_or(End::Gone, |e| e.end) };
+    let acked_by_this = draft.ended.as_ref().map_or(plainly_acked, |e| e.end == End::Acked && e.fence == claim.fence);
     match claim.action {
-        Action::Ack { .. } => Ok(Settled::Already { end: Some(draft.ended.as_ref().map_or(End::Gone, |e| e.end)) }),
-        _ if by_this_delivery => Err(Refused::ReceiptSpent),
+        Action::Ack { .. } => Ok(Settled::Already { end: Some(end) }),
+        _ if acked_by_this => Err(Refused::ReceiptSpent),
         _ => Err(Refused::MessageGone),
     }
 }
