@@ -44,8 +44,7 @@ mod tests {
 
     #[test]
     fn a_schedule_repeats_its_last_wait() {
-        let backoff =
-            Backoff::Schedule { schedule_ms: vec![300_000, 3_600_000, 21_600_000], jitter: Jitter::None };
+        let backoff = Backoff::Schedule { schedule_ms: vec![300_000, 3_600_000, 21_600_000], jitter: Jitter::None };
         let waits: Vec<Millis> = (1..=5).map(|n| wait(&backoff, n, 0.0)).collect();
         assert_eq!(waits, [300_000, 3_600_000, 21_600_000, 21_600_000, 21_600_000]);
     }

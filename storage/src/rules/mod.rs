@@ -14,8 +14,8 @@ pub mod settle;
 pub mod time;
 
 use crate::model::{
-    Bounds, Cause, Completion, Counts, Dead, Delivered, End, Ended, Envelope, Lease, Life, Limit, Millis, Place, Policy,
-    Reason, State,
+    Bounds, Cause, Completion, Counts, Dead, Delivered, End, Ended, Envelope, Lease, Life, Limit, Millis, Place,
+    Policy, Reason, State,
 };
 use std::sync::Arc;
 
@@ -218,10 +218,7 @@ fn bury(
 /// Whether the end of a message is worth a record. The plain case, a first delivery acked without an outcome and without
 /// a unique key, is not: an absent message with no record was acked.
 pub fn remembers_end(envelope: &Envelope, fence: i32, ended: &Ended, policy: &Policy) -> bool {
-    ended.end != End::Acked
-        || fence > 1
-        || ended.outcome.is_some()
-        || (policy.unique_key && envelope.key.is_some())
+    ended.end != End::Acked || fence > 1 || ended.outcome.is_some() || (policy.unique_key && envelope.key.is_some())
 }
 
 /// Until when the record of an end is kept; `None` = for ever.

@@ -2,8 +2,8 @@
 
 use super::{Draft, backoff, bounds, bury};
 use crate::model::{
-    Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit, MAX_LEASE_FROM_HANDOUT_MS, MIN_END_MEMORY_MS,
-    Millis, Place, Policy, Reason,
+    Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit, MAX_LEASE_FROM_HANDOUT_MS,
+    MIN_END_MEMORY_MS, Millis, Place, Policy, Reason,
 };
 use std::sync::Arc;
 
@@ -271,11 +271,8 @@ fn failed(
     let kind = message.envelope.backoff.as_ref().unwrap_or(&policy.backoff);
     let wait = delay_ms.unwrap_or_else(|| backoff::wait(kind, message.life.attempts, claim.chance));
     let next_attempt_at = now.saturating_add(wait);
-    message.place = if wait > 0 {
-        Place::Delayed { due_at: next_attempt_at }
-    } else {
-        Place::Ready { available_at: now }
-    };
+    message.place =
+        if wait > 0 { Place::Delayed { due_at: next_attempt_at } } else { Place::Ready { available_at: now } };
     Settled::RetryScheduled { late, next_attempt_at, attempts_left: attempts_left.max(1) }
 }
 
@@ -326,12 +323,7 @@ fn late(draft: &mut Draft, claim: &Claim, policy: &Policy, now: Millis) -> Resul
                 Reason::LeaseExpired => Reason::MaxAttempts,
                 other => other,
             };
-            *dead = Dead {
-                reason,
-                by_expiry: false,
-                error_code: failure.code.clone(),
-                ..dead.clone()
-            };
+            *dead = Dead { reason, by_expiry: false, error_code: failure.code.clone(), ..dead.clone() };
             message.life.expirations = (message.life.expirations - i32::from(counted)).max(0);
             let attempts_left = (message.max_attempts(policy) - message.life.attempts).max(0);
             draft.record(late_record(claim, ended, now, cause, failure.clone()));
