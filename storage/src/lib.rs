@@ -14,6 +14,7 @@
 pub mod backend;
 pub mod clock;
 pub mod error;
+pub mod memory;
 pub mod model;
 pub mod receipt;
 pub mod rules;

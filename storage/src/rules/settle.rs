@@ -296,11 +296,11 @@ fn taken_by_operator(draft: &mut Draft, claim: &Claim) -> Result<Settled, Refuse
 }
 
 fn remember(draft: &mut Draft, fence: i32, outcome: Option<Arc<str>>) {
-    if let Some(message) = &mut draft.message {
-        if message.completion.is_none() {
-            message.completion = Some(Completion { fence, outcome });
-            draft.touched = true;
-        }
+    if let Some(message) = &mut draft.message
+        && message.completion.is_none()
+    {
+        message.completion = Some(Completion { fence, outcome });
+        draft.touched = true;
     }
 }
 
