@@ -12,7 +12,8 @@
 
 use crate::error::Result;
 use crate::model::{
-    Backoff, Counts, Delivered, End, Ended, Limit, MessageId, Millis, Policy, Queue, QueueUid, Reason, State,
+    Backoff, Counts, Delivered, End, Ended, Limit, MessageId, Millis, Policy, Queue, QueueUid,
+    Reason, State,
 };
 use crate::rules::Message;
 use crate::rules::operate::{Act, ActRefused};
@@ -588,7 +589,12 @@ pub trait Backend: Send + Sync + 'static {
     async fn move_due(&self, now: Option<Millis>) -> Result<Moved>;
 
     /// Performs one operation, or repeats its first answer.
-    async fn operate(&self, call: &Call, operation: Operation, now: Option<Millis>) -> Result<Operated>;
+    async fn operate(
+        &self,
+        call: &Call,
+        operation: Operation,
+        now: Option<Millis>,
+    ) -> Result<Operated>;
 
     /// The queue of this name; `None` when it is not there.
     async fn queue(&self, name: &str) -> Result<Option<Queue>>;

@@ -103,7 +103,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample() -> Receipt {
-        Receipt { epoch: 3, queue: QueueUid(7), id: MessageId(987_654_321), fence: 4, handed_out_at: 1_764_513_000_123 }
+        Receipt {
+            epoch: 3,
+            queue: QueueUid(7),
+            id: MessageId(987_654_321),
+            fence: 4,
+            handed_out_at: 1_764_513_000_123,
+        }
     }
 
     #[test]

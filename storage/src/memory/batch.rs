@@ -2,10 +2,12 @@
 
 use super::state::{Row, State, TakenId, TakenKey};
 use crate::backend::{
-    Batch, BatchOutcome, Delivery, Duplicate, MAX_RECEIVE_BYTES, Publish, Published, Receive, Received, Settle,
-    SettleOutcome, Stir,
+    Batch, BatchOutcome, Delivery, Duplicate, MAX_RECEIVE_BYTES, Publish, Published, Receive,
+    Received, Settle, SettleOutcome, Stir,
 };
-use crate::model::{Cause, End, Envelope, Life, MessageId, Millis, Place, QueueUid, State as Whereabouts};
+use crate::model::{
+    Cause, End, Envelope, Life, MessageId, Millis, Place, QueueUid, State as Whereabouts,
+};
 use crate::rules::{self, Message, settle::settle};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,15 +16,35 @@ impl State {
     pub(super) fn apply(&mut self, batch: Batch, now: Option<Millis>) -> BatchOutcome {
         let now = self.clock.now(now);
         let mut stir = Stir::default();
-        let settles = batch.settles.iter().map(|s| self.settle(s, now, &mut stir)).collect();
-        let publishes = batch.publishes.into_iter().map(|p| self.publish(p, now, &mut stir)).collect();
-        let receives = batch.receives.iter().map(|r| self.receive(r, now, &mut stir)).collect();
+        let settles = batch
+            .settles
+            .iter()
+            .map(|s| self.settle(s, now, &mut stir))
+            .collect();
+        let publishes = batch
+            .publishes
+            .into_iter()
+            .map(|p| self.publish(p, now, &mut stir))
+            .collect();
+        let receives = batch
+            .receives
+            .iter()
+            .map(|r| self.receive(r, now, &mut stir))
+            .collect();
         stir.next_due = self.next_due();
-        BatchOutcome { settles, publishes, receives, stir, now }
+        BatchOutcome {
+            settles,
+            publishes,
+            receives,
+            stir,
+            now,
+        }
     }
 
     fn settle(&mut self, item: &Settle, now: Millis, stir: &mut Stir) -> SettleOutcome {
-        let Some(queue) = self.fresh(&item.queue) else { return SettleOutcome::Stale };
+        let Some(queue) = self.fresh(&item.queue) else {
+            return SettleOutcome::Stale;
+        };
         let policy = queue.view.policy.clone();
         let mut draft = self.load(item.id, now);
         let decided = settle(&mut draft, &item.claim, &policy, now);
@@ -31,7 +53,9 @@ impl State {
     }
 
     fn publish(&mut self, item: Publish, now: Millis, stir: &mut Stir) -> Published {
-        let Some(queue) = self.fresh(&item.queue).filter(|q| !q.deleted) else { return Published::Stale };
+        let Some(queue) = self.fresh(&item.queue).filter(|q| !q.deleted) else {
+            return Published::Stale;
+        };
         let (uid, policy) = (queue.view.uid, queue.view.policy.clone());
         let digest = item.request_id.as_ref().map(|r| r.digest);
         if let Some(taken) = digest.and_then(|d| self.request_ids.get(&(uid, d))) {
@@ -43,9 +67,14 @@ impl State {
                 return Published::Duplicate(self.duplicate(taken.id, false, true, now));
             }
         }
-        let unique = item.key.clone().filter(|_| policy.unique_key).map(|key| (uid, key));
+        let unique = item
+            .key
+            .clone()
+            .filter(|_| policy.unique_key)
+            .map(|key| (uid, key));
         if let Some(taken) = unique.as_ref().and_then(|k| self.unique_keys.get(k)) {
-            let free = self.living(taken.id).is_none() && taken.keep_until.is_some_and(|until| until <= now);
+            let free = self.living(taken.id).is_none()
+                && taken.keep_until.is_some_and(|until| until <= now);
             if !free {
                 return Published::Duplicate(self.duplicate(
                     taken.id,
@@ -55,14 +84,22 @@ impl State {
                 ));
             }
         }
-        if policy.max_depth.is_some_and(|max| self.depth(uid, now) >= max) {
+        if policy
+            .max_depth
+            .is_some_and(|max| self.depth(uid, now) >= max)
+        {
             return Published::Full;
         }
 
         let id = self.ids.next(now);
         let first_available_at = now.saturating_add(item.delay_ms);
         let (place, state) = if item.delay_ms > 0 {
-            (Place::Delayed { due_at: first_available_at }, Whereabouts::Delayed)
+            (
+                Place::Delayed {
+                    due_at: first_available_at,
+                },
+                Whereabouts::Delayed,
+            )
         } else {
             stir.add_ready(uid, 1);
             (Place::Ready { available_at: now }, Whereabouts::Ready)
@@ -81,19 +118,51 @@ impl State {
             backoff: item.backoff,
             headers: item.headers,
         });
-        let message = Message { envelope, life: Life::default(), place, completion: None, expires_at };
+        let message = Message {
+            envelope,
+            life: Life::default(),
+            place,
+            completion: None,
+            expires_at,
+        };
         let fingerprint = item.fingerprint;
         if let Some(digest) = digest {
-            self.request_ids.insert((uid, digest), TakenId { id, fingerprint, kept_from: now });
+            self.request_ids.insert(
+                (uid, digest),
+                TakenId {
+                    id,
+                    fingerprint,
+                    kept_from: now,
+                },
+            );
         }
         if let Some(key) = unique {
-            self.unique_keys.insert(key, TakenKey { id, fingerprint, keep_until: None });
+            self.unique_keys.insert(
+                key,
+                TakenKey {
+                    id,
+                    fingerprint,
+                    keep_until: None,
+                },
+            );
         }
-        self.messages.insert(id, Row { message, payload: item.payload, fingerprint, digest });
+        self.messages.insert(
+            id,
+            Row {
+                message,
+                payload: item.payload,
+                fingerprint,
+                digest,
+            },
+        );
         if let Some(totals) = self.totals(uid) {
             totals.accepted += 1;
         }
-        Published::Created { id, state, published_at: now }
+        Published::Created {
+            id,
+            state,
+            published_at: now,
+        }
     }
 
     fn depth(&mut self, queue: QueueUid, now: Millis) -> u64 {
@@ -119,7 +188,10 @@ impl State {
         Duplicate {
             by_key,
             id,
-            state: seen.message.as_ref().map_or(Whereabouts::Ended, Message::state),
+            state: seen
+                .message
+                .as_ref()
+                .map_or(Whereabouts::Ended, Message::state),
             end,
             same_body,
             outcome: record.and_then(|r| r.ended.outcome.clone()),
@@ -128,14 +200,18 @@ impl State {
     }
 
     fn receive(&mut self, item: &Receive, now: Millis, stir: &mut Stir) -> Received {
-        let Some(queue) = self.fresh(&item.queue).filter(|q| !q.deleted) else { return Received::Stale };
+        let Some(queue) = self.fresh(&item.queue).filter(|q| !q.deleted) else {
+            return Received::Stale;
+        };
         if queue.view.paused {
             return Received::Paused;
         }
         let (uid, policy) = (queue.view.uid, queue.view.policy.clone());
         let mut candidates = Vec::new();
         for id in self.messages_of(uid) {
-            let Some(message) = self.load(id, now).message else { continue };
+            let Some(message) = self.load(id, now).message else {
+                continue;
+            };
             if let Place::Ready { available_at } = message.place {
                 candidates.push((Reverse(message.envelope.priority), available_at, id));
             }
@@ -145,14 +221,19 @@ impl State {
         let (mut deliveries, mut bytes) = (Vec::new(), 0);
         for (_, _, id) in candidates {
             let size = self.messages.get(&id).map_or(0, |row| row.payload.len());
-            if deliveries.len() >= item.max as usize || (!deliveries.is_empty() && bytes + size > MAX_RECEIVE_BYTES) {
+            if deliveries.len() >= item.max as usize
+                || (!deliveries.is_empty() && bytes + size > MAX_RECEIVE_BYTES)
+            {
                 break;
             }
             let mut draft = self.load(id, now);
-            let handed_out = rules::hand_out(&mut draft, &policy, item.lease_ms, item.worker.clone(), now);
+            let handed_out =
+                rules::hand_out(&mut draft, &policy, item.lease_ms, item.worker.clone(), now);
             let message = draft.message.clone().filter(|_| handed_out);
             self.store(id, draft, now, stir);
-            let Some((message, row)) = message.zip(self.messages.get(&id)) else { continue };
+            let Some((message, row)) = message.zip(self.messages.get(&id)) else {
+                continue;
+            };
             bytes += size;
             deliveries.push(Delivery {
                 max_attempts: message.max_attempts(&policy),
@@ -166,6 +247,11 @@ impl State {
 
     fn last_failure(&self, id: MessageId) -> Option<crate::model::Delivered> {
         let failed = |cause| matches!(cause, Cause::Nack | Cause::Permanent | Cause::LeaseExpired);
-        self.history.get(&id)?.iter().rev().find(|d| failed(d.cause)).cloned()
+        self.history
+            .get(&id)?
+            .iter()
+            .rev()
+            .find(|d| failed(d.cause))
+            .cloned()
     }
 }

@@ -14,8 +14,8 @@ mod state;
 mod sweep;
 
 use crate::backend::{
-    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane, Moved, Operated, Operation,
-    Page, QueueNumbers,
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane, Moved,
+    Operated, Operation, Page, QueueNumbers,
 };
 use crate::error::Result;
 use crate::model::{MessageId, Millis, Queue, QueueUid};
@@ -26,8 +26,14 @@ use std::sync::Arc;
 
 /// Opens an empty store. It lives as long as the last clone of the answer.
 pub fn open() -> Arc<dyn Backend> {
-    let facts = Facts { epoch: 1, receipt_secret: rand::random() };
-    Arc::new(Memory { facts, state: Mutex::new(State::new(rand::random())) })
+    let facts = Facts {
+        epoch: 1,
+        receipt_secret: rand::random(),
+    };
+    Arc::new(Memory {
+        facts,
+        state: Mutex::new(State::new(rand::random())),
+    })
 }
 
 struct Memory {
@@ -45,16 +51,31 @@ impl Backend for Memory {
         Ok(self.state.lock().move_due(now))
     }
 
-    async fn operate(&self, call: &Call, operation: Operation, now: Option<Millis>) -> Result<Operated> {
+    async fn operate(
+        &self,
+        call: &Call,
+        operation: Operation,
+        now: Option<Millis>,
+    ) -> Result<Operated> {
         Ok(self.state.lock().operate(call, operation, now))
     }
 
     async fn queue(&self, name: &str) -> Result<Option<Queue>> {
-        Ok(self.state.lock().queue_named(name).filter(|q| !q.deleted).map(|q| q.view.clone()))
+        Ok(self
+            .state
+            .lock()
+            .queue_named(name)
+            .filter(|q| !q.deleted)
+            .map(|q| q.view.clone()))
     }
 
     async fn queue_by_uid(&self, uid: QueueUid) -> Result<Option<(Queue, bool)>> {
-        Ok(self.state.lock().queues.get(&uid).map(|q| (q.view.clone(), q.deleted)))
+        Ok(self
+            .state
+            .lock()
+            .queues
+            .get(&uid)
+            .map(|q| (q.view.clone(), q.deleted)))
     }
 
     async fn queues(&self, after: Option<&str>, limit: u32) -> Result<Vec<Queue>> {
@@ -98,7 +119,13 @@ impl Backend for Memory {
     async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
         let mut state = self.state.lock();
         let now = state.clock.now(now);
-        let Some(key) = state.api_keys.get_mut(id).filter(|k| k.revoked_at.is_none()) else { return Ok(false) };
+        let Some(key) = state
+            .api_keys
+            .get_mut(id)
+            .filter(|k| k.revoked_at.is_none())
+        else {
+            return Ok(false);
+        };
         key.revoked_at = Some(now);
         Ok(true)
     }
@@ -108,8 +135,17 @@ impl Backend for Memory {
     }
 
     fn lanes(&self) -> Vec<Lane> {
-        let kinds = Kinds { settles: true, publishes: true, receives: true };
-        vec![Lane { kinds, dedicated: false, max_items: 1_000, max_bytes: 8 << 20 }]
+        let kinds = Kinds {
+            settles: true,
+            publishes: true,
+            receives: true,
+        };
+        vec![Lane {
+            kinds,
+            dedicated: false,
+            max_items: 1_000,
+            max_bytes: 8 << 20,
+        }]
     }
 
     async fn check(&self) -> Result<()> {

@@ -3,8 +3,8 @@
 use crate::backend::{Answer, KeyRecord, Stir};
 use crate::clock::Monotone;
 use crate::model::{
-    Counts, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, IdMaker, MessageId, Millis, Place, Policy, Queue,
-    QueueUid,
+    Counts, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, IdMaker, MessageId, Millis, Place,
+    Policy, Queue, QueueUid,
 };
 use crate::rules::{self, Draft, Message, Record};
 use bytes::Bytes;
@@ -102,11 +102,15 @@ impl State {
 
     /// The queue as it is now, when `seen` is what it is now.
     pub(super) fn fresh(&self, seen: &Queue) -> Option<&QueueRow> {
-        self.queues.get(&seen.uid).filter(|q| q.view.version == seen.version)
+        self.queues
+            .get(&seen.uid)
+            .filter(|q| q.view.version == seen.version)
     }
 
     pub(super) fn policy(&self, queue: QueueUid) -> Arc<Policy> {
-        self.queues.get(&queue).map_or_else(Arc::default, |q| q.view.policy.clone())
+        self.queues
+            .get(&queue)
+            .map_or_else(Arc::default, |q| q.view.policy.clone())
     }
 
     pub(super) fn totals(&mut self, queue: QueueUid) -> Option<&mut Counts> {
@@ -114,12 +118,18 @@ impl State {
     }
 
     pub(super) fn messages_of(&self, queue: QueueUid) -> Vec<MessageId> {
-        self.messages.iter().filter(|(_, r)| r.message.envelope.queue == queue).map(|(id, _)| *id).collect()
+        self.messages
+            .iter()
+            .filter(|(_, r)| r.message.envelope.queue == queue)
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// The message for ids and keys: a discarded one is gone.
     pub(super) fn living(&self, id: MessageId) -> Option<&Row> {
-        self.messages.get(&id).filter(|r| !matches!(r.message.place, Place::Discarded(_)))
+        self.messages
+            .get(&id)
+            .filter(|r| !matches!(r.message.place, Place::Discarded(_)))
     }
 
     /// The message as stored, or how it went.
@@ -145,7 +155,9 @@ impl State {
     pub(super) fn seen(&self, id: MessageId, now: Millis) -> Draft {
         let (stored, passed) = (self.draft(id), self.load(id, now));
         let filed = match (&stored.message, &passed.message) {
-            (Some(before), Some(after)) => before.state() != after.state() && matches!(after.place, Place::Dead(_)),
+            (Some(before), Some(after)) => {
+                before.state() != after.state() && matches!(after.place, Place::Dead(_))
+            }
             (Some(_), None) => true,
             (None, _) => false,
         };
@@ -154,8 +166,14 @@ impl State {
 
     /// Writes what a draft of message `id` says now. Every change ends here.
     pub(super) fn store(&mut self, id: MessageId, draft: Draft, now: Millis, stir: &mut Stir) {
-        let Some(row) = self.messages.get_mut(&id) else { return };
-        let (queue, before, fence) = (row.message.envelope.queue, row.message.place.clone(), row.message.life.fence);
+        let Some(row) = self.messages.get_mut(&id) else {
+            return;
+        };
+        let (queue, before, fence) = (
+            row.message.envelope.queue,
+            row.message.place.clone(),
+            row.message.life.fence,
+        );
         let moved = rules::counts_delta(Some(&before), &draft);
         if let Some(totals) = self.totals(queue) {
             totals.acked += moved.acked;
@@ -171,7 +189,9 @@ impl State {
         }
         match (draft.message, draft.ended) {
             (Some(message), _) => {
-                if matches!(message.place, Place::Discarded(_)) && !matches!(before, Place::Discarded(_)) {
+                if matches!(message.place, Place::Discarded(_))
+                    && !matches!(before, Place::Discarded(_))
+                {
                     self.free_ids(id, now);
                 }
                 if let Some(row) = self.messages.get_mut(&id) {
@@ -201,13 +221,25 @@ impl State {
         if self.living(id).is_some() {
             self.free_ids(id, ended.at);
         }
-        let Some(row) = self.messages.remove(&id) else { return };
+        let Some(row) = self.messages.remove(&id) else {
+            return;
+        };
         let envelope = row.message.envelope;
         let policy = self.policy(envelope.queue);
         if rules::remembers_end(&envelope, fence, &ended, &policy) {
             let keep_until = rules::end_kept_until(&envelope, ended.at, &policy);
-            let (queue, published_at, key) = (envelope.queue, envelope.created_at, envelope.key.clone());
-            self.ended.insert(id, EndedRow { queue, ended, published_at, key, keep_until });
+            let (queue, published_at, key) =
+                (envelope.queue, envelope.created_at, envelope.key.clone());
+            self.ended.insert(
+                id,
+                EndedRow {
+                    queue,
+                    ended,
+                    published_at,
+                    key,
+                    keep_until,
+                },
+            );
         } else {
             self.history.remove(&id);
         }
@@ -215,13 +247,19 @@ impl State {
 
     /// Starts the time after which the request id and the key of a message that ended are free again.
     fn free_ids(&mut self, id: MessageId, ended_at: Millis) {
-        let Some(row) = self.messages.get(&id) else { return };
+        let Some(row) = self.messages.get(&id) else {
+            return;
+        };
         let (envelope, digest) = (row.message.envelope.clone(), row.digest);
         let policy = self.policy(envelope.queue);
         if let Some(taken) = digest.and_then(|d| self.request_ids.get_mut(&(envelope.queue, d))) {
-            taken.kept_from = rules::request_id_kept_from(envelope.created_at, ended_at, policy.dedupe_window_ms);
+            taken.kept_from =
+                rules::request_id_kept_from(envelope.created_at, ended_at, policy.dedupe_window_ms);
         }
-        let key = envelope.key.clone().and_then(|key| self.unique_keys.get_mut(&(envelope.queue, key)));
+        let key = envelope
+            .key
+            .clone()
+            .and_then(|key| self.unique_keys.get_mut(&(envelope.queue, key)));
         if let Some(taken) = key.filter(|taken| taken.id == id) {
             taken.keep_until = rules::key_kept_until(ended_at, &policy);
         }
@@ -231,7 +269,9 @@ impl State {
     pub(super) fn purge(&mut self, queue: QueueUid, dead_letters: bool, now: Millis) -> i64 {
         let mut purged = 0;
         for id in self.messages_of(queue) {
-            let Some(message) = self.messages.get(&id).map(|r| &r.message) else { continue };
+            let Some(message) = self.messages.get(&id).map(|r| &r.message) else {
+                continue;
+            };
             let taken = match message.place {
                 Place::Delayed { .. } | Place::Ready { .. } | Place::Leased(_) => true,
                 Place::Dead(_) => dead_letters,
@@ -239,7 +279,16 @@ impl State {
             };
             if taken {
                 let fence = message.life.fence;
-                self.remove(id, fence, Ended { end: End::Purged, at: now, fence: 0, outcome: None });
+                self.remove(
+                    id,
+                    fence,
+                    Ended {
+                        end: End::Purged,
+                        at: now,
+                        fence: 0,
+                        outcome: None,
+                    },
+                );
                 purged += 1;
             }
         }
