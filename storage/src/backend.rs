@@ -583,7 +583,7 @@ pub struct Lane {
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Applies a batch in one commit (or one per kind) and answers item by item.
-    async fn apply(&self, batch: Batch, now: Option<Millis>) -> Result<BatchOutcome>;
+    async fn apply(&self, batch: &Batch, now: Option<Millis>) -> Result<BatchOutcome>;
 
     /// Moves what the clock has moved: expired leases, due delays, messages past retention or `expires_at`. Bounded.
     async fn move_due(&self, now: Option<Millis>) -> Result<Moved>;

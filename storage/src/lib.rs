@@ -13,8 +13,11 @@
 
 pub mod backend;
 pub mod clock;
+pub mod coalescer;
 pub mod error;
 pub mod memory;
 pub mod model;
 pub mod receipt;
 pub mod rules;
+pub mod timer;
+pub mod wakeup;
