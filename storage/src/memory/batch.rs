@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 impl State {
-    pub(super) fn apply(&mut self, batch: Batch, now: Option<Millis>) -> BatchOutcome {
+    pub(super) fn apply(&mut self, batch: &Batch, now: Option<Millis>) -> BatchOutcome {
         let now = self.clock.now(now);
         let mut stir = Stir::default();
         let settles = batch
@@ -23,7 +23,7 @@ impl State {
             .collect();
         let publishes = batch
             .publishes
-            .into_iter()
+            .iter()
             .map(|p| self.publish(p, now, &mut stir))
             .collect();
         let receives = batch
@@ -52,7 +52,7 @@ impl State {
         SettleOutcome::Decided(decided)
     }
 
-    fn publish(&mut self, item: Publish, now: Millis, stir: &mut Stir) -> Published {
+    fn publish(&mut self, item: &Publish, now: Millis, stir: &mut Stir) -> Published {
         let Some(queue) = self.fresh(&item.queue).filter(|q| !q.deleted) else {
             return Published::Stale;
         };
@@ -111,12 +111,12 @@ impl State {
             created_at: now,
             first_available_at,
             priority: item.priority,
-            request_id: item.request_id.map(|r| r.text),
-            key: item.key,
+            request_id: item.request_id.as_ref().map(|r| r.text.clone()),
+            key: item.key.clone(),
             expires_at,
             max_attempts: item.max_attempts,
-            backoff: item.backoff,
-            headers: item.headers,
+            backoff: item.backoff.clone(),
+            headers: item.headers.clone(),
         });
         let message = Message {
             envelope,
@@ -150,7 +150,7 @@ impl State {
             id,
             Row {
                 message,
-                payload: item.payload,
+                payload: item.payload.clone(),
                 fingerprint,
                 digest,
             },

@@ -43,7 +43,7 @@ struct Memory {
 
 #[async_trait]
 impl Backend for Memory {
-    async fn apply(&self, batch: Batch, now: Option<Millis>) -> Result<BatchOutcome> {
+    async fn apply(&self, batch: &Batch, now: Option<Millis>) -> Result<BatchOutcome> {
         Ok(self.state.lock().apply(batch, now))
     }
 
