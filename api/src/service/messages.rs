@@ -4,9 +4,7 @@ use super::publish::digest;
 use super::{Done, Error, Result, Service, unexpected};
 use crate::auth::{Principal, Right};
 use bytes::Bytes;
-use quita_storage::backend::{
-    Answer, Browse, Call, Cursor, Detail, Operation, Page, RequestId,
-};
+use quita_storage::backend::{Answer, Browse, Call, Cursor, Detail, Operation, Page, RequestId};
 use quita_storage::model::{MessageId, Queue, Reason, State};
 use quita_storage::rules::operate::Act;
 use std::sync::Arc;

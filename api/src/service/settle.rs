@@ -33,7 +33,8 @@ impl Service {
         caller: &Principal,
         settlements: Vec<Settlement<'_>>,
     ) -> Result<Vec<Result<SettledMessage>>> {
-        let mut results: Vec<Option<Result<SettledMessage>>> = Vec::with_capacity(settlements.len());
+        let mut results: Vec<Option<Result<SettledMessage>>> =
+            Vec::with_capacity(settlements.len());
         let mut items = Vec::with_capacity(settlements.len());
         let mut indexes = Vec::with_capacity(settlements.len());
         for (index, settlement) in settlements.into_iter().enumerate() {
