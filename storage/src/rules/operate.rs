@@ -155,3 +155,18 @@ pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
     }
     over
 }
+
+/// Drops the payload of a discarded dead letter; the caller knows that the time for second thoughts is over. The discard was
+/// counted when it was decided.
+pub fn forget_discarded(draft: &mut Draft) {
+    let Some(message) = &draft.message else {
+        return;
+    };
+    let Place::Discarded(discarded) = &message.place else {
+        return;
+    };
+    let (at, completion) = (discarded.discarded_at, message.completion.clone());
+    let (fence, outcome) = completion.map_or((0, None), |c| (c.fence, c.outcome));
+    draft.end(End::Discarded, at, fence, outcome);
+    draft.tally.discarded -= 1;
+}
