@@ -429,7 +429,7 @@ impl Cycle<'_> {
             }
             Place::Dead(dead) => self.insert_dead("dead", own, message, dead, None)?,
             Place::Discarded(d) => {
-                self.insert_dead("discarded", own, message, &d.dead, Some(d.discarded_at))?
+                self.insert_dead("discarded", own, message, &d.dead, Some(d.discarded_at))?;
             }
         }
         Ok(())

@@ -145,7 +145,7 @@ fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
         cleared += found.len();
     }
     if cleared == 0 {
-        fold(cycle, id, QueueUid(uid))?;
+        fold(cycle, id, QueueUid(uid));
         cycle
             .sql
             .execute("DELETE FROM trash WHERE id = ?", [id])
@@ -155,9 +155,9 @@ fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
 }
 
 /// Moves the numbers of a cleared incarnation to the present one; what it still held counts as purged.
-fn fold(cycle: &mut Cycle<'_>, id: i64, uid: QueueUid) -> Result<()> {
+fn fold(cycle: &mut Cycle<'_>, id: i64, uid: QueueUid) {
     let Some(queue) = cycle.queue(uid) else {
-        return Ok(());
+        return;
     };
     let old = cycle.counts_of(id);
     let held = old.delayed + old.ready + old.leased + old.dead;
@@ -171,7 +171,6 @@ fn fold(cycle: &mut Cycle<'_>, id: i64, uid: QueueUid) -> Result<()> {
     };
     cycle.count(queue.live_id, uid, &totals);
     cycle.count(id, uid, &negative(&old));
-    Ok(())
 }
 
 fn negative(counts: &Counts) -> Counts {

@@ -341,7 +341,7 @@ impl Backend for Sqlite {
     }
 
     async fn check(&self) -> Result<()> {
-        self.with_writer(|writer| writer.check()).await
+        self.with_writer(writer::Writer::check).await
     }
 
     async fn close(&self) {

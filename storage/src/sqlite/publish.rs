@@ -189,7 +189,7 @@ fn duplicate(cycle: &Cycle<'_>, id: MessageId, by_key: bool, same_body: bool) ->
         }
         (None, Some(ended)) => {
             answer.end = Some(ended.end);
-            answer.outcome = ended.outcome.clone();
+            answer.outcome.clone_from(&ended.outcome);
         }
         (None, None) => {}
     }
