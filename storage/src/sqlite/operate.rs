@@ -236,7 +236,7 @@ fn redrive_oldest(cycle: &mut Cycle<'_>, call: &Call, uid: QueueUid, limit: u32)
             .map_err(failed)?;
         let Some(last) = page.last() else { break };
         after = *last;
-        for (_, seq) in page.into_iter() {
+        for (_, seq) in page {
             let id = MessageId(seq);
             if moved == limit {
                 break;
@@ -276,11 +276,11 @@ fn purge(
     let live = cycle.counts_of(row.live_id);
     let mut purged = live.delayed + live.ready + live.leased;
     discard_incarnation(cycle, row.live_id, row.uid, 0)?;
-    row.live_id = new_incarnation(cycle, row.uid)?;
+    row.live_id = new_incarnation(cycle, row.uid);
     if dead_letters {
         purged += cycle.counts_of(row.dead_id).dead;
         discard_incarnation(cycle, row.dead_id, row.uid, 1)?;
-        row.dead_id = new_incarnation(cycle, row.uid)?;
+        row.dead_id = new_incarnation(cycle, row.uid);
     }
     row.version += 1;
     change(&mut row);
@@ -299,17 +299,11 @@ fn discard_incarnation(cycle: &Cycle<'_>, id: i64, uid: QueueUid, kind: i64) -> 
         .map_err(failed)
 }
 
-/// A number that no incarnation had before: the counter rows of all of them are kept or folded into later ones.
-fn new_incarnation(cycle: &mut Cycle<'_>, uid: QueueUid) -> Result<i64> {
-    let sql = "INSERT INTO meta (name, value) VALUES ('incarnation', 1)
-        ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value";
-    let id: i64 = cycle
-        .sql
-        .prepare_cached(sql)
-        .and_then(|mut s| s.query_row([], |r| r.get(0)))
-        .map_err(failed)?;
+/// A number that no incarnation had before: every one of them has its row of numbers.
+fn new_incarnation(cycle: &mut Cycle<'_>, uid: QueueUid) -> i64 {
+    let id = cycle.highest_incarnation() + 1;
     cycle.count(id, uid, &Counts::default());
-    Ok(id)
+    id
 }
 
 fn save(cycle: &mut Cycle<'_>, row: QueueRow) -> Result<()> {
@@ -404,8 +398,8 @@ fn put_queue(
                 version: 1,
                 paused: false,
                 deleted: false,
-                live_id: new_incarnation(cycle, uid)?,
-                dead_id: new_incarnation(cycle, uid)?,
+                live_id: new_incarnation(cycle, uid),
+                dead_id: new_incarnation(cycle, uid),
                 policy: Arc::new(policy.clone()),
                 created_at: cycle.now,
             };
