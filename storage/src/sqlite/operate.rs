@@ -429,7 +429,7 @@ fn adopt_keys(cycle: &Cycle<'_>, uid: QueueUid) -> Result<bool> {
         SELECT 1 FROM keyed WHERE uid = ? GROUP BY key HAVING count(*) > 1 LIMIT 1";
     const ADOPT: &str = "-- unique_key on: take the live keys over
         INSERT INTO unique_key (uid, key, seq, fingerprint, keep_until)
-        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL FROM keyed k JOIN message m ON m.seq = k.seq WHERE k.uid = ?
+        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL FROM keyed k CROSS JOIN message m ON m.seq = k.seq WHERE k.uid = ?
         ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL";
     let repeated = cycle
         .sql
