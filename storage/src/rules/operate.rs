@@ -23,6 +23,19 @@ pub enum Act {
     Discard,
 }
 
+impl Act {
+    /// As written in audit rows.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Promote => "promote",
+            Self::DeadLetter => "dead_letter",
+            Self::Redrive { .. } => "redrive",
+            Self::Discard => "discard",
+        }
+    }
+}
+
 /// A decision that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acted {
@@ -154,4 +167,19 @@ pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
         draft.end(End::DeadLetterExpired, now, 0, None);
     }
     over
+}
+
+/// Drops the payload of a discarded dead letter; the caller knows that the time for second thoughts is over. The discard was
+/// counted when it was decided.
+pub fn forget_discarded(draft: &mut Draft) {
+    let Some(message) = &draft.message else {
+        return;
+    };
+    let Place::Discarded(discarded) = &message.place else {
+        return;
+    };
+    let (at, completion) = (discarded.discarded_at, message.completion.clone());
+    let (fence, outcome) = completion.map_or((0, None), |c| (c.fence, c.outcome));
+    draft.end(End::Discarded, at, fence, outcome);
+    draft.tally.discarded -= 1;
 }
