@@ -48,6 +48,8 @@ pub(super) struct Loaded {
     pub(super) known: Option<Arc<Known>>,
     /// What the draft was before anybody changed it.
     pub(super) before: Option<Message>,
+    /// What it was when a purge took it, while its rows are not cleared.
+    pub(super) purged: Option<Message>,
     pub(super) record: Option<EndedRow>,
     pub(super) draft: Draft,
 }
@@ -303,20 +305,18 @@ fn assemble(seq: i64, row: Option<MessageRow>, place: Option<(Spot, Life, Place)
         // Decided before the purge, and a purge does not undo decisions.
         Table::Discarded => true,
     });
-    let message = match (&row, state) {
-        (Some(row), Some((life, place))) if current => Some(Message {
-            envelope: Arc::clone(&row.envelope),
-            life,
-            place,
-            completion: None,
-            expires_at: row.envelope.expires_at,
-        }),
-        _ => None,
-    };
+    let stored = row.as_ref().zip(state).map(|(row, (life, place))| Message {
+        envelope: Arc::clone(&row.envelope),
+        life,
+        place,
+        completion: None,
+        expires_at: row.envelope.expires_at,
+    });
+    let (message, purged) = if current { (stored, None) } else { (None, stored) };
     let draft = match (&message, &spot) {
         (Some(message), _) => Draft::of(message.clone(), Vec::new()),
         (None, Some(_)) => Draft::gone(Some(Ended { end: End::Purged, at: 0, fence: 0, outcome: None }), Vec::new()),
         (None, None) => Draft::gone(None, Vec::new()),
     };
-    Loaded { seq, row, spot, known, before: message, record: None, draft }
+    Loaded { seq, row, spot, known, before: message, purged, record: None, draft }
 }

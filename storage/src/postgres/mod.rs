@@ -27,8 +27,6 @@ mod session;
 mod settle;
 mod write;
 
-#[cfg(test)]
-mod tests;
 
 use crate::backend::{
     Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane as LaneShape, Moved, Operated,

@@ -41,7 +41,7 @@ pub(super) struct Writes {
     unexpiring: Vec<i64>,
     new_expiry: Vec<(i64, Option<Millis>)>,
     keep_key: Vec<(i64, i32, Vec<u8>, Option<Millis>)>,
-    keep_id: Vec<(i64, i32, Vec<u8>)>,
+    keep_id: Vec<(i64, i32, Vec<u8>, Millis)>,
     deltas: Deltas,
     /// Rows put into `ready`: queue, rank and time, for the scan floors.
     put_back: Vec<(i32, i16, Millis)>,
@@ -107,6 +107,7 @@ impl Writes {
         let (Some(before), Some(row), Some(known)) = (&loaded.before, &loaded.row, &loaded.known) else { return };
         let after = loaded.draft.message.as_ref();
         let (seq, uid) = (loaded.seq, known.queue.uid.0);
+        let left_at = loaded.draft.ended.as_ref().filter(|_| after.is_none()).map_or(now, |ended| ended.at);
         let policy = &known.queue.policy;
         if after != Some(before) {
             self.place(loaded, before);
@@ -169,13 +170,14 @@ impl Writes {
         }
         if waits_or_lives(Some(before)) && !waits_or_lives(after) {
             if let Some(digest) = &row.digest {
-                if row.envelope.created_at.saturating_add(policy.dedupe_window_ms) < now {
-                    self.keep_id.push((seq, uid, digest.clone()));
+                let published_at = row.envelope.created_at;
+                if rules::request_id_kept_from(published_at, left_at, policy.dedupe_window_ms) != published_at {
+                    self.keep_id.push((seq, uid, digest.clone(), left_at));
                 }
             }
             if policy.unique_key {
                 if let Some(key) = &key {
-                    let until = rules::end_kept_until(&row.envelope, now, policy);
+                    let until = rules::key_kept_until(left_at, policy);
                     self.keep_key.push((seq, uid, key.clone(), until));
                 }
             }
@@ -266,19 +268,32 @@ impl Writes {
             && self.deltas.is_empty()
     }
 
-    /// Records ends only where somebody can ask about them: by request id, by key or by receipt. For purges.
-    pub(super) fn only_asked_ends(&mut self, drafts: &Drafts) {
-        self.ended.retain(|end| {
-            drafts.get(&end.seq).is_some_and(|loaded| {
-                let handed_out = loaded.before.as_ref().is_some_and(|m| m.life.fence > 0);
-                handed_out || end.key.is_some() || loaded.row.as_ref().is_some_and(|r| r.digest.is_some())
-            })
+    /// Takes purged messages out for good. Their ends are recorded where somebody can ask about them: by request id, by key or
+    /// by receipt. No number changes, since the gauges of a purged incarnation count as purged already.
+    pub(super) fn clear(drafts: &mut Drafts, now: Millis) -> Self {
+        drafts.retain(|_, loaded| loaded.purged.is_some());
+        let mut handed_out = Vec::new();
+        for loaded in drafts.values_mut() {
+            loaded.before = loaded.purged.take();
+            if loaded.before.as_ref().is_some_and(|m| m.life.fence > 0) {
+                handed_out.push(loaded.seq);
+            }
+            if let Some(ended) = &mut loaded.draft.ended {
+                // The trash has forgotten when it was: a lease that outlived its queue's purge.
+                if ended.at == 0 {
+                    ended.at = now;
+                }
+            }
+        }
+        let mut writes = Self::of(drafts, now);
+        writes.ended.retain(|end| {
+            let has_id = drafts.get(&end.seq).and_then(|l| l.row.as_ref()).is_some_and(|r| r.digest.is_some());
+            has_id || end.key.is_some() || handed_out.contains(&end.seq)
         });
-    }
-
-    /// Leaves the counters alone: the gauges of a purged incarnation count as purged already.
-    pub(super) fn uncounted(&mut self) {
-        self.deltas.clear();
+        writes.uncompleted = handed_out;
+        writes.deltas.clear();
+        writes.stir = Stir::default();
+        writes
     }
 }
 
@@ -385,7 +400,7 @@ UPDATE unique_key SET keep_until = ($4::bigint[])[array_position($1::bigint[], s
         LIMIT 1 FOR UPDATE) k))";
 
 pub(super) const KEEP_ID: &str = "-- keep id
-UPDATE dedupe SET kept_from = $4::bigint WHERE ctid = ANY(ARRAY(
+UPDATE dedupe SET kept_from = ($4::bigint[])[array_position($1::bigint[], seq)] WHERE ctid = ANY(ARRAY(
     SELECT d.tid FROM (SELECT * FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS t(seq, uid, digest)
         ORDER BY uid, digest) w
     CROSS JOIN LATERAL (SELECT ctid AS tid FROM dedupe d WHERE d.uid = w.uid AND d.digest = w.digest AND d.seq = w.seq
@@ -408,7 +423,7 @@ ON CONFLICT (queue_id, stripe, epoch) DO UPDATE SET delayed = c.delayed + exclud
     dead_letter_expired = c.dead_letter_expired + excluded.dead_letter_expired,
     delivered = c.delivered + excluded.delivered, redriven = c.redriven + excluded.redriven";
 
-fn column<T, U>(rows: &[T], pick: impl Fn(&T) -> U) -> Vec<U> {
+fn column<'a, T, U>(rows: &'a [T], pick: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(pick).collect()
 }
 
@@ -479,7 +494,7 @@ impl Postgres {
             let result = sqlx::query(DELETE_MESSAGE).bind(&w.gone).execute(&mut *connection).await?;
             all(&result, w.gone.len(), "a message")?;
         }
-        names(connection, w, now).await?;
+        names(connection, w).await?;
         count(connection, &w.deltas, stripe, now).await?;
         for (uid, rank, available_at) in &w.put_back {
             self.floors.lower(QueueUid(*uid), *rank, *available_at);
@@ -633,7 +648,7 @@ async fn records(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault>
 }
 
 /// Search by key, life spans, and how long ids and keys stay taken.
-async fn names(connection: &mut PgConnection, w: &Writes, now: Millis) -> Result<(), Fault> {
+async fn names(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault> {
     for (sql, rows) in [(DROP_KEY, &w.unkeyed), (ADD_KEY, &w.keyed)] {
         if !rows.is_empty() {
             sqlx::query(sql)
@@ -666,7 +681,7 @@ async fn names(connection: &mut PgConnection, w: &Writes, now: Millis) -> Result
             .bind(column(&w.keep_id, |r| r.0))
             .bind(column(&w.keep_id, |r| r.1))
             .bind(column(&w.keep_id, |r| r.2.clone()))
-            .bind(now)
+            .bind(column(&w.keep_id, |r| r.3))
             .execute(&mut *connection)
             .await?;
     }
