@@ -15,6 +15,8 @@ mod due;
 mod keys;
 mod maintenance;
 mod operate;
+#[cfg(test)]
+mod plans;
 mod publish;
 mod queues;
 mod receive;
@@ -144,6 +146,8 @@ fn connect(path: &Path, read_only: bool) -> Result<Connection> {
     };
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(StoreError::unavailable)?;
+    #[cfg(test)]
+    plans::trace(&connection);
     connection.set_prepared_statement_cache_capacity(256);
     let pragma = |name: &str, value: &str| {
         connection
@@ -341,7 +345,7 @@ impl Backend for Sqlite {
     }
 
     async fn check(&self) -> Result<()> {
-        self.with_writer(|writer| writer.check()).await
+        self.with_writer(writer::Writer::check).await
     }
 
     async fn close(&self) {

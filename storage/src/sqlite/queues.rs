@@ -149,6 +149,11 @@ impl Writer {
     }
 
     pub(super) fn numbers(&mut self, uid: QueueUid, now: Option<Millis>) -> Result<QueueNumbers> {
+        const OLDEST_READY: &str = "-- oldest ready: the first of each priority
+            WITH RECURSIVE ranks (rank) AS (SELECT 0 UNION ALL SELECT rank + 1 FROM ranks WHERE rank < 9)
+            SELECT min((SELECT min(available_at) FROM ready r WHERE r.queue_id = ?1 AND r.rank = ranks.rank)) FROM ranks";
+        const OLDEST_DEAD: &str =
+            "-- oldest dead\nSELECT min(died_at) FROM dead WHERE queue_id = ?";
         let now = self.catch_up(now)?;
         let Some(queue) = self.known.queues.get(&uid) else {
             return Ok(QueueNumbers {
@@ -156,11 +161,6 @@ impl Writer {
                 ..QueueNumbers::default()
             });
         };
-        const OLDEST_READY: &str = "-- oldest ready: the first of each priority
-            WITH RECURSIVE ranks (rank) AS (SELECT 0 UNION ALL SELECT rank + 1 FROM ranks WHERE rank < 9)
-            SELECT min((SELECT min(available_at) FROM ready r WHERE r.queue_id = ?1 AND r.rank = ranks.rank)) FROM ranks";
-        const OLDEST_DEAD: &str =
-            "-- oldest dead\nSELECT min(died_at) FROM dead WHERE queue_id = ?";
         let oldest = |sql: &'static str, id: i64| -> Result<Option<Millis>> {
             self.connection()
                 .prepare_cached(sql)

@@ -17,25 +17,21 @@ fn one(cycle: &mut Cycle<'_>, item: &Settle) -> Result<SettleOutcome> {
     let Some(queue) = cycle.queue(item.queue.uid) else {
         return Ok(SettleOutcome::Stale);
     };
-    if let Action::Ack { outcome: None } = item.claim.action {
-        if !queue.policy.unique_key
-            && item.claim.fence == 1
-            && plain_ack(cycle, item, queue.live_id)?
-        {
-            return Ok(SettleOutcome::Decided(Ok(Settled::Acked {
-                late: false,
-                superseded: false,
-            })));
-        }
+    if let Action::Ack { outcome: None } = item.claim.action
+        && !queue.policy.unique_key
+        && item.claim.fence == 1
+        && plain_ack(cycle, item, queue.live_id)?
+    {
+        return Ok(SettleOutcome::Decided(Ok(Settled::Acked {
+            late: false,
+            superseded: false,
+        })));
     }
-    let mut loaded = match cycle.load(item.id)? {
-        Some(loaded) => loaded,
-        None => {
-            // No message and no record: the first delivery was acked, or it is too long ago to be known.
-            let mut draft = rules::Draft::gone(None, Vec::new());
-            let decided = rules::settle::settle(&mut draft, &item.claim, &queue.policy, cycle.now);
-            return Ok(SettleOutcome::Decided(decided));
-        }
+    let Some(mut loaded) = cycle.load(item.id)? else {
+        // No message and no record: the first delivery was acked, or it is too long ago to be known.
+        let mut draft = rules::Draft::gone(None, Vec::new());
+        let decided = rules::settle::settle(&mut draft, &item.claim, &queue.policy, cycle.now);
+        return Ok(SettleOutcome::Decided(decided));
     };
     rules::time::pass(&mut loaded.draft, &queue.policy, cycle.now);
     let decided = rules::settle::settle(&mut loaded.draft, &item.claim, &queue.policy, cycle.now);
@@ -47,7 +43,7 @@ fn one(cycle: &mut Cycle<'_>, item: &Settle) -> Result<SettleOutcome> {
 /// request id is younger than a window. Exactly here the rules would say: acked, nothing to remember.
 fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, live_id: i64) -> Result<bool> {
     const FIND: &str = "-- ack: is it plain
-        SELECT 1 FROM lease l JOIN message m ON m.seq = l.seq
+        SELECT 1 FROM lease l CROSS JOIN message m ON m.seq = l.seq
         WHERE l.seq = ? AND l.fence = 1 AND l.expires_at > ? AND l.queue_id = ?
             AND m.key IS NULL AND m.expires_at IS NULL AND m.created_at > ?";
     let young = cycle.now.saturating_sub(item.queue.policy.dedupe_window_ms);
