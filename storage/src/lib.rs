@@ -22,6 +22,7 @@ pub mod coalescer;
 pub mod error;
 pub mod memory;
 pub mod model;
+pub mod postgres;
 pub mod receipt;
 pub mod rules;
 pub mod sqlite;
