@@ -4,7 +4,17 @@
 //! After every case the numbers must balance and equal a recount.
 
 mod attempts;
+mod batches;
+mod browse;
+mod diagnostics;
 mod keys;
 mod late_settle;
 mod life;
+mod operators;
+mod order;
+mod pause;
+mod purge;
+mod queues;
 mod request_ids;
+mod retention;
+mod time;
