@@ -71,7 +71,8 @@ gate AS MATERIALIZED (
     RETURNING 1),
 q AS MATERIALIZED (
     SELECT w.i, w.uid, k.live_id FROM gate CROSS JOIN unnest($5::int[], $6::int[], $7::bigint[]) AS w(i, uid, version)
-    CROSS JOIN LATERAL (SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version LIMIT 1 FOR KEY SHARE) k),
+    CROSS JOIN LATERAL (SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
+        LIMIT 1 FOR KEY SHARE) k),
 inp AS MATERIALIZED (
     SELECT q.uid, q.live_id, p.* FROM unnest($9::int[], $10::bigint[], $11::bigint[], $12::bigint[], $13::smallint[],
         $14::bigint[], $15::int[], $16::bytea[], $17::bytea[], $18::bytea[], $19::text[], $20::text[], $21::bytea[]) ",
@@ -109,7 +110,8 @@ SELECT 1"
 // Both answer the queue as it is now. Whoever counts on the depth takes turns.
 macro_rules! queues_sql {
     ($name:literal, $lock:literal) => {
-        concat!("-- publish, ", $name, "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) ORDER BY uid ", $lock)
+        concat!("-- publish, ", $name, "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) AND NOT deleted
+    ORDER BY uid ", $lock)
     };
 }
 pub(super) const QUEUES: &str = queues_sql!("queues", "FOR KEY SHARE");
