@@ -199,27 +199,50 @@ async fn a_receive_stops_before_eight_mebibytes(f: &Fixture) {
     assert_eq!(queue.receive(100).await.len(), 1);
 }
 
-/// Seam – an item that knows an older version of its queue comes back as stale, and nothing happened to it.
+/// Seam – a publish or receive that knows an older version of its queue comes back as stale, and nothing happened.
 async fn an_item_with_an_old_view_is_stale_and_has_no_effect(f: &Fixture) {
     let queue = f.plain_queue().await;
-    let hand = queue.publish_and_take().await;
     let waiting = queue.publish("2").await;
     let batch = Batch {
-        settles: vec![
-            queue
-                .settle_item(&hand, Action::Ack { outcome: None })
-                .await,
-        ],
         publishes: vec![queue.publish_item("3", |_| {}).await],
         receives: vec![queue.receive_item(10, LEASE).await],
+        ..Batch::default()
     };
     queue.set(|p| p.max_attempts = 7).await;
     let outcome = f.apply(&batch).await;
-    assert_eq!(outcome.settles, [SettleOutcome::Stale]);
     assert_eq!(outcome.publishes, [Published::Stale]);
     assert!(matches!(outcome.receives[..], [Received::Stale]));
-    assert_eq!(queue.ids(State::Leased).await, [hand.id]);
     assert_eq!(queue.ids(State::Ready).await, [waiting]);
+}
+
+/// Seam – a settle with an old view is stale and has no effect, or is decided by the queue as it is now; never by the old
+/// view.
+async fn a_settle_is_never_decided_by_an_old_view(f: &Fixture) {
+    let queue = f.plain_queue().await;
+    let hand = queue.publish_and_take().await;
+    let batch = Batch {
+        settles: vec![queue.settle_item(&hand, nack(None, false)).await],
+        ..Batch::default()
+    };
+    queue
+        .set(|p| {
+            p.backoff = quita_storage::model::Backoff::Fixed {
+                base_ms: 77,
+                jitter: quita_storage::model::Jitter::None,
+            };
+        })
+        .await;
+    match f.apply(&batch).await.settles.remove(0) {
+        SettleOutcome::Stale => assert_eq!(queue.ids(State::Leased).await, [hand.id]),
+        SettleOutcome::Decided(decided) => {
+            let retry = Settled::RetryScheduled {
+                late: false,
+                next_attempt_at: f.now() + 77,
+                attempts_left: 4,
+            };
+            assert_eq!(decided, Ok(retry));
+        }
+    }
 }
 
 /// Seam – stale items spare the fresh ones beside them.
@@ -372,6 +395,7 @@ on_every_store![
     a_receive_answers_at_most_what_was_asked,
     a_receive_stops_before_eight_mebibytes,
     an_item_with_an_old_view_is_stale_and_has_no_effect,
+    a_settle_is_never_decided_by_an_old_view,
     a_stale_item_spares_its_neighbours,
     a_deleted_queue_takes_and_gives_nothing,
     an_empty_batch_does_nothing,

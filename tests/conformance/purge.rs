@@ -101,7 +101,11 @@ async fn a_settle_before_a_purge_is_still_a_repeat(f: &Fixture) {
 /// §4.13 – a purged message is not found by operators, and its detail says how it went.
 async fn a_purged_message_is_gone_for_operators(f: &Fixture) {
     let queue = f.plain_queue().await;
-    let id = queue.publish("1").await;
+    let id = queue
+        .create("1", |p| {
+            p.request_id = Some(quita_tests::fixture::request_id("x"));
+        })
+        .await;
     let purged_at = f.now();
     queue.purge(false).await;
     for _ in 0..2 {
