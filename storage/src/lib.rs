@@ -15,6 +15,7 @@ pub mod backend;
 pub mod clock;
 pub mod coalescer;
 pub mod error;
+pub mod memory;
 pub mod model;
 pub mod receipt;
 pub mod rules;

@@ -288,6 +288,22 @@ pub fn end_kept_until(envelope: &Envelope, ended_at: Millis, policy: &Policy) ->
     }
 }
 
+/// Until when a key of a `unique_key` queue stays taken once its message is gone; `None` = for ever.
+pub fn key_kept_until(ended_at: Millis, policy: &Policy) -> Option<Millis> {
+    policy
+        .key_retention_ms
+        .map(|kept| ended_at.saturating_add(kept))
+}
+
+/// From when a request id's windows count once its message has ended; see [`request_id_is_free`].
+pub fn request_id_kept_from(published_at: Millis, ended_at: Millis, window_ms: Millis) -> Millis {
+    if ended_at.saturating_sub(published_at) > window_ms {
+        ended_at
+    } else {
+        published_at
+    }
+}
+
 /// Whether a request id may be used again: its message is gone, and a window has passed since.
 ///
 /// `kept_from` is the publish time, or the end of the message when it lived longer than one window, so an id stays at

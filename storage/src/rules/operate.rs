@@ -23,6 +23,19 @@ pub enum Act {
     Discard,
 }
 
+impl Act {
+    /// As written in audit rows.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Promote => "promote",
+            Self::DeadLetter => "dead_letter",
+            Self::Redrive { .. } => "redrive",
+            Self::Discard => "discard",
+        }
+    }
+}
+
 /// A decision that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acted {

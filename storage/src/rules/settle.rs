@@ -3,7 +3,7 @@
 use super::{Draft, backoff, bounds, bury};
 use crate::model::{
     Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit,
-    MAX_LEASE_FROM_HANDOUT_MS, Millis, Place, Policy, Reason,
+    MAX_LEASE_FROM_HANDOUT_MS, MIN_END_MEMORY_MS, Millis, Place, Policy, Reason,
 };
 use std::sync::Arc;
 
@@ -143,28 +143,31 @@ pub fn settle(
     policy: &Policy,
     now: Millis,
 ) -> Result<Settled, Refused> {
-    if let Some(cause) = draft.fate(claim.fence).map(|d| d.cause) {
-        if let Some(answer) = repeat_of(cause, &claim.action, draft) {
-            return answer;
-        }
+    let fate = draft.fate(claim.fence).map(|d| d.cause);
+    if let Some(answer) = fate.and_then(|cause| repeat_of(cause, &claim.action, draft)) {
+        return answer;
+    }
+    let strict = policy.late_ack == LateAck::Strict;
+    if strict && fate == Some(Cause::LeaseExpired) {
+        return Err(Refused::LeaseExpired);
     }
     let Some(message) = &draft.message else {
-        return gone(draft, claim);
+        return gone(draft, claim, now);
     };
     if claim.fence > message.life.fence {
         return Err(Refused::FromBeforeRestore);
     }
     let own = claim.fence == message.life.fence;
+    if strict && fate.is_none() && !own {
+        // A delivery from the middle of a history too long to be kept: it ended, and nobody settled it since.
+        return Err(Refused::LeaseExpired);
+    }
     match &message.place {
         Place::Leased(_) if own => in_time(draft, claim, policy, now),
         Place::Leased(_) => superseded_while_leased(draft, claim),
         Place::Discarded(_) => taken_by_operator(draft, claim),
         Place::Dead(dead) if dead.edited || dead.reason == Reason::Operator => {
             taken_by_operator(draft, claim)
-        }
-        _ if policy.late_ack == LateAck::Strict && own => Err(Refused::LeaseExpired),
-        _ if policy.late_ack == LateAck::Strict => {
-            Err(Refused::LeaseSuperseded { remembered: false })
         }
         _ if own => late(draft, claim, policy, now),
         _ => superseded(draft, claim, now),
@@ -192,16 +195,22 @@ fn repeat_of(cause: Cause, action: &Action, draft: &Draft) -> Option<Result<Sett
     }
 }
 
-fn gone(draft: &Draft, claim: &Claim) -> Result<Settled, Refused> {
-    let by_this_delivery = draft
-        .ended
-        .as_ref()
-        .is_some_and(|e| e.end == End::Acked && e.fence == claim.fence);
+/// Every end but a plain first ack leaves a record for at least [`MIN_END_MEMORY_MS`], so for that long no record means
+/// that the delivery which asks acked it.
+fn gone(draft: &Draft, claim: &Claim, now: Millis) -> Result<Settled, Refused> {
+    let plainly_acked =
+        draft.ended.is_none() && now < claim.handed_out_at.saturating_add(MIN_END_MEMORY_MS);
+    let end = if plainly_acked {
+        End::Acked
+    } else {
+        draft.ended.as_ref().map_or(End::Gone, |e| e.end)
+    };
+    let acked_by_this = draft.ended.as_ref().map_or(plainly_acked, |e| {
+        e.end == End::Acked && e.fence == claim.fence
+    });
     match claim.action {
-        Action::Ack { .. } => Ok(Settled::Already {
-            end: Some(draft.ended.as_ref().map_or(End::Gone, |e| e.end)),
-        }),
-        _ if by_this_delivery => Err(Refused::ReceiptSpent),
+        Action::Ack { .. } => Ok(Settled::Already { end: Some(end) }),
+        _ if acked_by_this => Err(Refused::ReceiptSpent),
         _ => Err(Refused::MessageGone),
     }
 }
@@ -412,11 +421,11 @@ fn taken_by_operator(draft: &mut Draft, claim: &Claim) -> Result<Settled, Refuse
 }
 
 fn remember(draft: &mut Draft, fence: i32, outcome: Option<Arc<str>>) {
-    if let Some(message) = &mut draft.message {
-        if message.completion.is_none() {
-            message.completion = Some(Completion { fence, outcome });
-            draft.touched = true;
-        }
+    if let Some(message) = &mut draft.message
+        && message.completion.is_none()
+    {
+        message.completion = Some(Completion { fence, outcome });
+        draft.touched = true;
     }
 }
 
@@ -460,12 +469,14 @@ fn late(
             } else {
                 Cause::Nack
             };
+            let reason = match dead.reason {
+                // Died of the expiration that now turns out to be a failure.
+                Reason::LeaseExpired if *permanent => Reason::PermanentFailure,
+                Reason::LeaseExpired => Reason::MaxAttempts,
+                other => other,
+            };
             *dead = Dead {
-                reason: if *permanent {
-                    Reason::PermanentFailure
-                } else {
-                    Reason::MaxAttempts
-                },
+                reason,
                 by_expiry: false,
                 error_code: failure.code.clone(),
                 ..dead.clone()
@@ -511,7 +522,9 @@ fn late(
                 visibility_timeout_ms,
             },
             Place::Ready { available_at },
-        ) if !counted || message.life.expirations > 0 => {
+        ) if (counted && message.life.expirations > 0)
+            || ended.as_ref().is_some_and(|d| d.cause == Cause::GivenBack) =>
+        {
             let available_at = *available_at;
             if counted {
                 message.life.expirations -= 1;
