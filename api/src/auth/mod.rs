@@ -201,3 +201,93 @@ pub fn admin_record(key: &ApiKey, description: &str) -> KeyRecord {
         revoked_at: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quita_storage::memory;
+
+    async fn with_a_key() -> (Arc<dyn Backend>, ApiKey, Authenticator) {
+        let (backend, key) = (memory::open(), ApiKey::generate().unwrap());
+        backend
+            .add_key(admin_record(&key, "test"), false)
+            .await
+            .unwrap();
+        let auth = Authenticator::load(backend.clone()).await.unwrap();
+        (backend, key, auth)
+    }
+
+    async fn ask(auth: &Authenticator, header: &[u8]) -> Result<Principal, AuthFailure> {
+        let header = HeaderValue::from_bytes(header).unwrap();
+        auth.authenticate(Some(&header)).await
+    }
+
+    #[tokio::test]
+    async fn a_good_key_is_known_in_any_case_of_the_scheme() {
+        let (_, key, auth) = with_a_key().await;
+        for scheme in ["Bearer", "bearer", "BEARER", "Bearer  "] {
+            let who = ask(&auth, format!("{scheme} {}", key.reveal()).as_bytes())
+                .await
+                .unwrap();
+            assert_eq!(&*who.id, key.id());
+            assert!(who.may(Right::Keys, "any"));
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_wrong_revoked_and_nonsense_fail_alike() {
+        let (backend, key, auth) = with_a_key().await;
+        let other = ApiKey::generate().unwrap();
+        backend.revoke_key(key.id(), None).await.unwrap();
+        auth.refresh().await.unwrap();
+        let huge = "k".repeat(1 << 20);
+        for text in [
+            key.reveal(),
+            other.reveal(),
+            "qta_",
+            &huge,
+            &key.reveal()[..60],
+        ] {
+            let failure = ask(&auth, format!("Bearer {text}").as_bytes())
+                .await
+                .unwrap_err();
+            assert_eq!(failure, AuthFailure::InvalidKey);
+        }
+        assert_eq!(
+            ask(&auth, b"Bearer \xff\xfe").await.unwrap_err(),
+            AuthFailure::InvalidKey
+        );
+    }
+
+    #[tokio::test]
+    async fn the_secret_of_another_key_opens_nothing() {
+        let (backend, key, _) = with_a_key().await;
+        let mut record = admin_record(&key, "same id");
+        record.secret_hash = ApiKey::generate().unwrap().secret_hash();
+        let wrong = memory::open();
+        wrong.add_key(record, false).await.unwrap();
+        let auth = Authenticator::load(wrong).await.unwrap();
+        let failure = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes()).await;
+        assert_eq!(failure.unwrap_err(), AuthFailure::InvalidKey);
+        drop(backend);
+    }
+
+    #[tokio::test]
+    async fn no_credentials_and_another_scheme_are_told_apart() {
+        let (_, _, auth) = with_a_key().await;
+        for header in [&b""[..], b"   ", b"Bearer", b"Bearer   "] {
+            let failure = ask(&auth, header).await.unwrap_err();
+            assert_eq!(failure, AuthFailure::MissingCredentials);
+        }
+        assert_eq!(
+            auth.authenticate(None).await.unwrap_err(),
+            AuthFailure::MissingCredentials
+        );
+        for header in [&b"Basic dXNlcjpwYXNz"[..], b"qta_abc", b"Digest x"] {
+            assert_eq!(
+                ask(&auth, header).await.unwrap_err(),
+                AuthFailure::UnsupportedScheme
+            );
+        }
+    }
+}
