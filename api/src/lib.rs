@@ -22,6 +22,7 @@ use auth::Authenticator;
 use auth::first_key::{self, FirstKeyError, KeyPlace};
 use config::Config;
 use http::server::{Bounds, Edge};
+use quita_storage::backend::Backend;
 use quita_storage::coalescer::Coalescer;
 use quita_storage::error::StoreError;
 use quita_storage::model::Policy;
@@ -31,7 +32,6 @@ use service::{Service, ServiceSettings};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use store::OpenStore;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -77,8 +77,8 @@ pub async fn run(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    let store = store::open(&config.store).await?;
-    let server = Server::start(config, store, listener).await?;
+    let backend = store::open(&config.store).await?;
+    let server = Server::start(config, backend, listener).await?;
     shutdown.await;
     server.stop().await;
     Ok(())
@@ -91,7 +91,7 @@ pub struct Server {
     /// Where its first key is.
     pub key: KeyPlace,
     config: Arc<Config>,
-    store: OpenStore,
+    backend: Arc<dyn Backend>,
     coalescer: Coalescer,
     edge: Edge,
     drain: Drain,
@@ -102,20 +102,13 @@ impl Server {
     /// Starts everything, the socket last: who can connect is served.
     pub async fn start(
         config: Config,
-        store: OpenStore,
+        backend: Arc<dyn Backend>,
         listener: TcpListener,
     ) -> Result<Self, StartError> {
         let address = listener.local_addr()?;
-        let backend = &store.backend;
-        if let Some(folder) = config
-            .key_file()
-            .parent()
-            .filter(|f| !f.as_os_str().is_empty())
-        {
-            store::private_folder(folder)?;
-        }
+        store::private_folder_of(&config.key_file())?;
         let key =
-            first_key::ensure(&**backend, config.admin_key.as_deref(), &config.key_file()).await?;
+            first_key::ensure(&*backend, config.admin_key.as_deref(), &config.key_file()).await?;
         let auth = Arc::new(Authenticator::load(backend.clone()).await?);
         let (wakeup, timer) = (Arc::<Wakeup>::default(), Arc::<Timer>::default());
         let coalescer = Coalescer::start(
@@ -136,7 +129,6 @@ impl Server {
             auto_create_queues: config.auto_create_queues,
             default_policy: Policy::default(),
             max_waiting_receives: config.max_waiting_receives as usize,
-            min_free_bytes: config.min_free_bytes,
         };
         let drain = Drain::default();
         let router = http::router(AppState {
@@ -151,7 +143,7 @@ impl Server {
             address,
             key,
             config,
-            store,
+            backend,
             coalescer,
             edge,
             drain,
@@ -187,10 +179,7 @@ impl Server {
             tracing::error!("the last commits did not end in time");
         }
         self.loops.shutdown().await;
-        if timeout(STORE_DEADLINE, self.store.backend.close())
-            .await
-            .is_err()
-        {
+        if timeout(STORE_DEADLINE, self.backend.close()).await.is_err() {
             tracing::error!("the store did not close in time");
         }
         tracing::info!("stopped");

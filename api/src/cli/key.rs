@@ -76,9 +76,9 @@ fn generate() -> Result<ApiKey, &'static str> {
 fn with(config: &StoreConfig, work: impl AsyncFnOnce(&dyn Backend) -> Done) -> Done {
     telemetry::start(config)?;
     small_runtime()?.block_on(async {
-        let store = store::open(config).await?;
-        let done = work(&*store.backend).await;
-        store.backend.close().await;
+        let backend = store::open(config).await?;
+        let done = work(&*backend).await;
+        backend.close().await;
         done
     })
 }

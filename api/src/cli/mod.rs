@@ -79,9 +79,9 @@ type Done = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 fn migrate(config: &StoreConfig) -> Done {
     crate::telemetry::start(config)?;
     small_runtime()?.block_on(async {
-        let store = crate::store::open(config).await?;
-        store.backend.check().await?;
-        store.backend.close().await;
+        let backend = crate::store::open(config).await?;
+        backend.check().await?;
+        backend.close().await;
         println!("{} is up to date.", config.shown_url());
         Ok(())
     })

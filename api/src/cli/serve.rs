@@ -22,12 +22,12 @@ pub(super) fn run(config: Config) -> Done {
 async fn serve(config: Config) -> Done {
     // From here on a signal is ours: one that comes while the store opens stops the server as soon as it has started.
     let mut signals = Signals::new()?;
-    let store = store::open(&config.store).await?;
+    let backend = store::open(&config.store).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|error| format!("could not listen on {}: {error}", config.listen))?;
     let shown = config.clone();
-    let server = Server::start(config, store, listener).await?;
+    let server = Server::start(config, backend, listener).await?;
     if shown.store.log_format == LogFormat::Plain {
         print!("{}", greeting::text(&shown, server.address, &server.key));
     }
