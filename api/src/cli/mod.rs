@@ -56,6 +56,8 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    // Whatever a store makes is its owner's alone, also in a folder that was there before.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let done = match cli.command {
         None => serve::run(cli.serve),
         Some(Command::Serve(config)) => serve::run(*config),

@@ -185,6 +185,11 @@ impl Shared {
         delivered.into_iter().for_each(Held::delivered);
     }
 
+    /// The answer that is about to be written, or is being written, carries leases.
+    pub(super) fn carries_leases(&self) -> bool {
+        !self.state.lock().taken.is_empty()
+    }
+
     /// The client took something, or took nothing.
     pub(super) fn write(&self, progress: bool) {
         let mut state = self.state.lock();

@@ -2,6 +2,7 @@
 
 use super::delivery::Shared;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -22,6 +23,19 @@ pub(super) struct Socket<'a> {
 impl<'a> Socket<'a> {
     pub(super) fn new(stream: &'a mut TcpStream, shared: Arc<Shared>) -> Self {
         Self { stream, shared }
+    }
+
+    /// Asks the kernel whether the client has gone, when there are messages on their way to it. The event loop would say so
+    /// too, but only in its next round, and until then the kernel takes bytes for a client that is known to be closed.
+    fn still_there(&self) -> io::Result<()> {
+        if !self.shared.carries_leases() {
+            return Ok(());
+        }
+        match SockRef::from(&*self.stream).peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => Err(io::ErrorKind::ConnectionReset.into()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -55,6 +69,7 @@ impl Write for Socket<'_> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.still_there()?;
         let written = Pin::new(&mut *self.stream).poll_write(cx, buf);
         self.noted(written)
     }
@@ -64,6 +79,7 @@ impl Write for Socket<'_> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.still_there()?;
         let written = Pin::new(&mut *self.stream).poll_write_vectored(cx, bufs);
         self.noted(written)
     }
