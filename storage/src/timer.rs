@@ -26,7 +26,7 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 const POLL_AT_REST: Duration = Duration::from_millis(150);
 const POLL_ACTIVE: Duration = Duration::from_millis(25);
 /// A queue counts as active this long after something became ready in it.
-const ACTIVE_FOR: Duration = Duration::from_millis(1_000);
+const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
 struct Known {
     /// The store's time when it was last seen, and when that was.

@@ -10,7 +10,7 @@ use utoipa::openapi::path::{
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{
-    ContentBuilder, Ref, RefOr, Required, ResponseBuilder, Schema, example::ExampleBuilder,
+    ContentBuilder, Ref, RefOr, Required, ResponseBuilder, Schema, example::Example,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -309,11 +309,8 @@ impl Describe {
         for (status, codes) in by_status {
             let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
             let examples = codes.iter().map(|code| {
-                let example = ExampleBuilder::new()
-                    .summary(code.row().title)
-                    .value(Some(example(*code)))
-                    .build();
-                (code.as_str(), example)
+                let place = format!("#/components/examples/{}", code.as_str());
+                (code.as_str(), RefOr::<Example>::Ref(Ref::new(place)))
             });
             let content = ContentBuilder::new()
                 .schema(Some(Ref::from_schema_name("Problem")))

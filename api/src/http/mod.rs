@@ -38,10 +38,9 @@ use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths, tag::TagBuilder,
+    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths, example::ExampleBuilder, tag::TagBuilder,
 };
 
-#[allow(unused_imports, reason = "for the accept loop")]
 pub(crate) use edge::problem_at_edge;
 
 const GET: Method = Method::GET;
@@ -272,6 +271,13 @@ pub fn openapi() -> OpenApi {
         for (name, schema) in endpoint.docs.schemas {
             components = components.schema(name, schema);
         }
+    }
+    for code in problem::Code::ALL {
+        let example = ExampleBuilder::new()
+            .summary(code.row().title)
+            .value(Some(docs::example(*code)))
+            .build();
+        components = components.example(code.as_str(), example);
     }
     let tag = |name: &str, text: &str| TagBuilder::new().name(name).description(Some(text)).build();
     OpenApiBuilder::new()

@@ -72,7 +72,7 @@ fn halve(mut batch: Batch, callers: Vec<Caller>) -> ((Batch, Vec<Caller>), (Batc
         match &caller {
             Caller::Publish(count, _) => half.0.publishes.extend(batch.publishes.drain(..*count)),
             Caller::Settle(count, _) | Caller::Nobody(count) => {
-                half.0.settles.extend(batch.settles.drain(..*count))
+                half.0.settles.extend(batch.settles.drain(..*count));
             }
             Caller::Receive(..) => half.0.receives.extend(batch.receives.drain(..1)),
         }
@@ -140,7 +140,7 @@ fn hand_back(shared: &Arc<Shared>, callers: Vec<Caller>, outcome: Result<BatchOu
                         drop(answer.send(Ok(publishes.by_ref().take(count).collect())));
                     }
                     Caller::Settle(count, answer) => {
-                        drop(answer.send(Ok(settles.by_ref().take(count).collect())))
+                        drop(answer.send(Ok(settles.by_ref().take(count).collect())));
                     }
                     Caller::Nobody(count) => drop(settles.by_ref().take(count).count()),
                     Caller::Receive(queue, answer) => {

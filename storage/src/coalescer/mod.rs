@@ -199,3 +199,6 @@ impl HandedOut {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,3 +168,17 @@ pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
     }
     over
 }
+
+/// Drops the payload of a discarded dead letter; the caller knows that the time for second thoughts is over. The discard was
+/// counted when it was decided.
+pub fn forget_discarded(draft: &mut Draft) {
+    let Some(message) = &draft.message else {
+        return;
+    };
+    let Place::Discarded(discarded) = &message.place else {
+        return;
+    };
+    let at = discarded.discarded_at;
+    draft.end(End::Discarded, at, 0, None);
+    draft.tally.discarded -= 1;
+}
