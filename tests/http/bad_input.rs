@@ -2,6 +2,7 @@
 //! within a second, repeats nothing of what was sent, and changes nothing.
 
 use crate::client::{Client, checked, on_every_store};
+use quita_tests::server::TestServer;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ struct Row {
 struct Rows(Vec<Row>);
 
 impl Rows {
+    #[expect(clippy::too_many_arguments, reason = "one column each")]
     fn add(
         &mut self,
         name: &str,
@@ -782,6 +784,23 @@ async fn a_chunked_body_over_the_limit_is_cut_off(client: &Client) {
     }
     let (status, json) = checked(&wire.answer().await);
     assert_eq!((status, &json["code"]), (413, &json!("body_too_large")));
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let server = TestServer::start_with(quita_storage::memory::open(), |config| {
+        config.body_timeout_seconds = Duration::from_millis(300);
+    })
+    .await;
+    let mut wire = server.wire().await;
+    let headers = format!("{JSON}authorization: Bearer {}\r\n", server.key);
+    wire.send(format!(
+        "POST {PUBLISH} HTTP/1.1\r\nhost: test\r\n{headers}content-length: 9\r\n\r\n{{"
+    ))
+    .await;
+    let (status, json) = checked(&wire.answer().await);
+    assert_eq!((status, &json["code"]), (408, &json!("request_timeout")));
+    server.stop().await;
 }
 
 async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {

@@ -4,6 +4,7 @@ use quita_tests::server::TestServer;
 use quita_tests::store::{self, Store};
 use quita_tests::wire::Answer;
 use serde_json::{Value, json};
+use std::fmt::Write;
 
 /// Longest page that the client asks for.
 const PAGE: usize = 500;
@@ -72,7 +73,7 @@ impl Client {
             "{method} {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\n{headers}"
         );
         if !body.is_empty() || method != "GET" {
-            head += &format!("content-length: {}\r\n", body.len());
+            let _ = write!(head, "content-length: {}\r\n", body.len());
         }
         head += "\r\n";
         let mut wire = self.server.wire().await;

@@ -166,3 +166,21 @@ impl<T> Done<T> {
 fn unexpected(answer: &Answer) -> Error {
     quita_storage::error::StoreError::internal(format_args!("unexpected answer {answer:?}")).into()
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_operations_know_nothing_of_http() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/service");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for word in ["axum", "hyper", "serde_json", "crate::http", "StatusCode"] {
+                let used = text
+                    .lines()
+                    .any(|line| line.contains(word) && !line.contains("for word in"));
+                assert!(!used, "{} uses {word}", path.display());
+            }
+        }
+    }
+}
