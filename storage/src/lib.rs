@@ -29,13 +29,16 @@ pub mod sqlite;
 pub mod timer;
 pub mod wakeup;
 
-/// Opens a store by its URL: `sqlite://PATH`. The only place that names a backend.
+/// Opens a store by its URL: `sqlite://PATH` or `postgres://…`. The only place that names a backend.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the store cannot be reached or refuses, [`StoreError::Internal`] for an unknown scheme.
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     if let Some(path) = url.strip_prefix("sqlite://") {
         return sqlite::open(Path::new(path)).await;
+    }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return postgres::open(url).await;
     }
     let scheme = url.split(':').next().unwrap_or_default();
     Err(StoreError::internal(format!(
