@@ -10,8 +10,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use quita_storage::backend::{
-    Answer, Batch, Delivery, Detail, Expect, Listed, Operation, Publish, Published, Received,
-    SettleOutcome,
+    Answer, Batch, Delivery, Detail, Expect, Listed, Publish, Published, Received, SettleOutcome,
 };
 use quita_storage::model::{
     Backoff, End, Failure, Jitter, LateAck, MessageId, Millis, Policy, State,

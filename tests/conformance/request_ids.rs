@@ -227,6 +227,31 @@ async fn a_long_life_is_followed_by_a_whole_window(f: &Fixture) {
     create(queue, "1", "x").await;
 }
 
+/// §4.3 – also when a purge or the deletion of the queue ended a long life.
+async fn a_purge_of_a_long_life_is_followed_by_a_whole_window(f: &Fixture) {
+    for deleted in [false, true] {
+        let name = format!("deleted-{deleted}");
+        let queue = f.queue(&name, |p| p.dedupe_window_ms = MINUTE).await;
+        let first = create(queue, "1", "x").await;
+        f.pass(10 * HOUR);
+        if deleted {
+            queue.delete(true).await;
+            let policy = (*queue.view().await.policy).clone();
+            f.put_queue(&name, policy, Expect::Anything).await;
+        } else {
+            queue.purge(true).await;
+        }
+        for _ in 0..2 {
+            let again = duplicate(publish(queue, "1", "x").await);
+            assert_eq!((again.id, again.end), (first, Some(End::Purged)));
+            f.pass(MINUTE - 1);
+            f.maintain().await;
+        }
+        f.pass(2 * MINUTE);
+        create(queue, "1", "x").await;
+    }
+}
+
 /// §4.3 – background work frees no id early and changes no answer.
 async fn maintenance_changes_no_answer(f: &Fixture) {
     let queue = f.queue("orders", |p| p.dedupe_window_ms = HOUR).await;
@@ -339,6 +364,7 @@ on_every_store![
     an_id_is_taken_while_its_message_exists,
     an_id_is_taken_for_a_window_after_the_ack,
     a_long_life_is_followed_by_a_whole_window,
+    a_purge_of_a_long_life_is_followed_by_a_whole_window,
     maintenance_changes_no_answer,
     a_repeat_says_how_the_message_went,
     an_id_survives_purge_delete_and_a_new_queue,

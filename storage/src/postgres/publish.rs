@@ -12,7 +12,7 @@ use super::lane::{Mark, Verdict, begin_marked, bounded, closed_gate, commit};
 use super::rows::{rank, text};
 use crate::backend::{Duplicate, Publish, Published, Stir};
 use crate::error::{Result, StoreError};
-use crate::model::{End, MessageId, Millis, State};
+use crate::model::{End, MessageId, Millis, Place, State};
 use crate::rules::{self, time};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -474,9 +474,8 @@ impl Postgres {
                 .and_then(|digest| taken.ids.get(&(item.uid(), digest.to_vec())))
             {
                 let first = firsts.get(&id.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
-                let free =
-                    gone && rules::request_id_is_free(id.kept_from, policy.dedupe_window_ms, now);
+                let window = policy.dedupe_window_ms;
+                let free = first.is_some_and(|f| f.frees_id(id.kept_from, window, now));
                 if !free && id.fingerprint != item.publish.fingerprint {
                     answers.push(Published::Conflict {
                         id: MessageId(id.seq),
@@ -494,7 +493,7 @@ impl Postgres {
                 .and_then(|key| taken.keys.get(&(item.uid(), key.to_vec())))
             {
                 let first = firsts.get(&key.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
+                let gone = first.is_some_and(|f| !f.stored);
                 let free = gone && key.keep_until.is_some_and(|until| until <= now);
                 if !free {
                     let same_body = key.fingerprint == item.publish.fingerprint;
@@ -549,6 +548,15 @@ impl Postgres {
                     end: end.as_ref().map(|e| e.end),
                     outcome: end.and_then(|e| e.outcome),
                     published_at: published_at.unwrap_or_else(|| MessageId(*seq).made_at()),
+                    stored: loaded
+                        .before
+                        .as_ref()
+                        .is_some_and(|m| !matches!(m.place, Place::Discarded(_))),
+                    purged_at: loaded
+                        .purged
+                        .as_ref()
+                        .and(loaded.draft.ended.as_ref())
+                        .map(|e| e.at),
                 },
             );
         }
@@ -674,6 +682,20 @@ struct First {
     end: Option<End>,
     outcome: Option<std::sync::Arc<str>>,
     published_at: Millis,
+    /// Its row is there, whatever time has made of it.
+    stored: bool,
+    /// A purge took it, and its request id does not know yet.
+    purged_at: Option<Millis>,
+}
+
+impl First {
+    /// Whether its request id, kept from `kept_from`, may be used again.
+    fn frees_id(&self, kept_from: Millis, window_ms: Millis, now: Millis) -> bool {
+        let kept_from = self.purged_at.map_or(kept_from, |at| {
+            rules::request_id_kept_from(self.published_at, at, window_ms)
+        });
+        !self.stored && rules::request_id_is_free(kept_from, window_ms, now)
+    }
 }
 
 /// Who has a request id or a key.

@@ -559,8 +559,7 @@ impl Cycle<'_> {
     ) -> rusqlite::Result<()> {
         let (id, fence) = (before.envelope.id, before.life.fence);
         // An end that is not remembered leaves no history.
-        let forgotten =
-            |e: &Ended| !rules::remembers_end(&before.envelope, fence, e, policy);
+        let forgotten = |e: &Ended| !rules::remembers_end(&before.envelope, fence, e, policy);
         let plain = draft.message.is_none() && draft.ended.as_ref().is_some_and(forgotten);
         for record in &draft.records {
             match record {
