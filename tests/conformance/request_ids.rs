@@ -131,6 +131,26 @@ async fn repeats_inside_one_batch_make_one_message(f: &Fixture) {
     assert_eq!(queue.counts().await.accepted, 1);
 }
 
+/// §4.3 – the first of a batch is the first, also when one of the repeats has a key to be checked.
+async fn a_repeat_with_a_key_does_not_change_the_order(f: &Fixture) {
+    let queue = f.queue("orders", |p| p.unique_key = true).await;
+    let mut batch = Batch::default();
+    for key in [Some("k"), None] {
+        let item = queue
+            .publish_item("1", |p| {
+                p.request_id = Some(request_id("x"));
+                p.key = key.map(Into::into);
+            })
+            .await;
+        batch.publishes.push(item);
+    }
+    let published = f.apply(&batch).await.publishes;
+    let Published::Created { id, .. } = published[0] else {
+        panic!("{published:?}")
+    };
+    assert_eq!(published[1], Published::Conflict { id });
+}
+
 /// §4.3 – a batch may mix an id that is taken, siblings and new ones.
 async fn a_batch_applies_the_same_rule_to_each_item(f: &Fixture) {
     let queue = f.plain_queue().await;
@@ -359,6 +379,7 @@ on_every_store![
     ids_are_compared_exactly,
     an_id_belongs_to_its_queue,
     repeats_inside_one_batch_make_one_message,
+    a_repeat_with_a_key_does_not_change_the_order,
     a_batch_applies_the_same_rule_to_each_item,
     concurrent_publishes_with_one_id_make_one_message,
     an_id_is_taken_while_its_message_exists,

@@ -288,9 +288,21 @@ impl Postgres {
     ) -> Result<Vec<Published>> {
         let mut answers: Vec<Option<Published>> = vec![None; publishes.len()];
         let mut items = self.items(publishes, now);
-        let (plain, mut careful): (Vec<_>, Vec<_>) = items.drain(..).partition(Item::is_plain);
+        let id = |item: &Item<'_>| {
+            let request = item.publish.request_id.as_ref();
+            request.map(|r| (item.uid(), r.digest))
+        };
+        let careful_ids: HashSet<(i32, [u8; 16])> = items
+            .iter()
+            .filter(|item| !item.is_plain())
+            .filter_map(id)
+            .collect();
+        // An item whose request id also comes with one that needs care must not overtake it.
+        let overtakes = |item: &Item<'_>| id(item).is_some_and(|id| careful_ids.contains(&id));
+        let (mut plain, mut careful): (Vec<_>, Vec<_>) = items
+            .drain(..)
+            .partition(|item| item.is_plain() && !overtakes(item));
         let mut held = self.publishing.take().await?;
-        let mut plain = plain;
         while !plain.is_empty() {
             let (connection, mark) = held.begin(&self.options).await?;
             let result = bounded(try_plain(connection, mark, &plain, now)).await;
