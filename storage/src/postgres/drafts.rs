@@ -101,35 +101,28 @@ LEFT JOIN LATERAL (
     SELECT * FROM (SELECT 2::smallint, ctid::text, queue_id, available_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
         NULL::boolean, NULL::text
-        FROM ready WHERE moved AND seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM ready WHERE moved AND seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") c
     UNION ALL
     SELECT * FROM (SELECT 1::smallint, ctid::text, queue_id, due_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
         NULL::boolean, NULL::text
-        FROM delayed WHERE moved AND seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM delayed WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") d
     UNION ALL
-    SELECT * FROM (SELECT 1::smallint, ctid::text, queue_id, due_at, fence, attempts, expirations, releases,
-        redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
-        NULL::boolean, NULL::text
-        FROM delayed WHERE due_at = m.available_at AND seq = m.wanted LIMIT 1 ",
-            $rows,
-            ") e
-    UNION ALL
     SELECT * FROM (SELECT 4::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
-        FROM dead WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM dead WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
-            ") f
+            ") e
     UNION ALL
     SELECT * FROM (SELECT 5::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
         redrives, discarded_at, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
         FROM discarded WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
-            ") g
+            ") f
     LIMIT 1
 ) p ON true"
         )

@@ -27,6 +27,9 @@ mod session;
 mod settle;
 mod write;
 
+#[cfg(test)]
+mod plans;
+
 use crate::backend::{
     Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane as LaneShape,
     Moved, Operated, Operation, Page, QueueNumbers,

@@ -192,7 +192,6 @@ enum Found {
 struct Taken {
     /// Place among the slots of the statement, from 1.
     slot: i32,
-    seq: i64,
     place: Millis,
     life: Life,
     row: rows::MessageRow,
@@ -615,7 +614,7 @@ async fn try_scan(
         };
         places.push((rank(message.envelope.priority), place));
         if is_taken {
-            taken.push(read(row, seq, place, message)?);
+            taken.push(read(row, place, message)?);
         } else if !plain {
             odd.push(seq);
         }
@@ -623,7 +622,7 @@ async fn try_scan(
     Ok((at, Found::Rows { taken, odd, places }))
 }
 
-fn read(row: &PgRow, seq: i64, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
+fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
     let life = Life {
         fence: row.try_get(8)?,
         attempts: row.try_get(9)?,
@@ -634,7 +633,6 @@ fn read(row: &PgRow, seq: i64, place: Millis, message: rows::MessageRow) -> Resu
     let payload: &[u8] = row.try_get(13 + MESSAGE_COLUMNS)?;
     Ok(Taken {
         slot: row.try_get(6)?,
-        seq,
         place,
         life,
         row: message,

@@ -24,7 +24,7 @@ pub(super) struct Writes {
     /// Rows that go: addresses by state table.
     leave: HashMap<&'static str, Vec<String>>,
     ready: Vec<(i64, i32, i16, Millis, Life, bool)>,
-    delayed: Vec<(i64, i32, i16, Millis, Life, bool)>,
+    delayed: Vec<(i64, i32, i16, Millis, Life)>,
     lease: Vec<(i64, i32, i16, crate::model::Lease, Life)>,
     /// Leases that stay: address, end, and whether a completion is remembered.
     changed: Vec<(i64, String, Millis, bool)>,
@@ -282,14 +282,7 @@ impl Writes {
                 self.stir.add_ready(uid, 1);
             }
             Place::Delayed { due_at } => {
-                self.delayed.push((
-                    seq,
-                    known.live_id,
-                    rank,
-                    *due_at,
-                    life,
-                    *due_at != row.envelope.first_available_at,
-                ));
+                self.delayed.push((seq, known.live_id, rank, *due_at, life));
                 self.stir.add_due(*due_at);
             }
             Place::Leased(lease) => {
@@ -311,18 +304,6 @@ impl Writes {
                 ));
             }
         }
-    }
-
-    /// Nothing to write.
-    pub(super) fn is_empty(&self) -> bool {
-        self.leave.is_empty()
-            && self.changed.is_empty()
-            && self.put.is_empty()
-            && self.dropped.is_empty()
-            && self.completed.is_empty()
-            && self.uncompleted.is_empty()
-            && self.new_expiry.is_empty()
-            && self.deltas.is_empty()
     }
 
     /// Takes purged messages out for good. Their ends are recorded where somebody can ask about them: by request id, by key or
@@ -374,9 +355,9 @@ SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::
     $9::int[], $10::boolean[])";
 
 pub(super) const ENTER_DELAYED: &str = "-- enter delayed
-INSERT INTO delayed (seq, queue_id, rank, due_at, fence, attempts, expirations, releases, redrives, moved)
+INSERT INTO delayed (seq, queue_id, rank, due_at, fence, attempts, expirations, releases, redrives)
 SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[],
-    $9::int[], $10::boolean[])";
+    $9::int[])";
 
 pub(super) const ENTER_LEASE: &str = "-- enter lease
 INSERT INTO lease (seq, queue_id, rank, available_at, fence, attempts, expirations, releases, redrives,
@@ -589,11 +570,9 @@ impl Postgres {
 }
 
 async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault> {
-    for (sql, rows) in [(ENTER_READY, &w.ready), (ENTER_DELAYED, &w.delayed)] {
-        if rows.is_empty() {
-            continue;
-        }
-        sqlx::query(sql)
+    if !w.ready.is_empty() {
+        let rows = &w.ready;
+        sqlx::query(ENTER_READY)
             .bind(column(rows, |r| r.0))
             .bind(column(rows, |r| r.1))
             .bind(column(rows, |r| r.2))
@@ -604,6 +583,21 @@ async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), F
             .bind(column(rows, |r| r.4.releases))
             .bind(column(rows, |r| r.4.redrives))
             .bind(column(rows, |r| r.5))
+            .execute(&mut *connection)
+            .await?;
+    }
+    if !w.delayed.is_empty() {
+        let rows = &w.delayed;
+        sqlx::query(ENTER_DELAYED)
+            .bind(column(rows, |r| r.0))
+            .bind(column(rows, |r| r.1))
+            .bind(column(rows, |r| r.2))
+            .bind(column(rows, |r| r.3))
+            .bind(column(rows, |r| r.4.fence))
+            .bind(column(rows, |r| r.4.attempts))
+            .bind(column(rows, |r| r.4.expirations))
+            .bind(column(rows, |r| r.4.releases))
+            .bind(column(rows, |r| r.4.redrives))
             .execute(&mut *connection)
             .await?;
     }
