@@ -106,10 +106,10 @@ impl Catalog {
         let _one = self.replacing.lock().await;
         {
             let maps = self.maps.read();
-            if let Some(known) = maps.queues.get(&stale.uid) {
-                if known.queue.version > stale.version {
-                    return Ok(Some((known.queue.clone(), known.deleted)));
-                }
+            if let Some(known) = maps.queues.get(&stale.uid)
+                && known.queue.version > stale.version
+            {
+                return Ok(Some((known.queue.clone(), known.deleted)));
             }
         }
         self.look_uid(stale.uid).await
@@ -118,15 +118,14 @@ impl Catalog {
     /// Asks the store for a name, whatever is cached.
     pub async fn look(&self, name: &str) -> Result<Option<Arc<Queue>>> {
         let found = self.backend.queue(name).await?;
-        match found {
-            Some(queue) => Ok(Some(self.keep(queue, false))),
-            None => {
-                let mut maps = self.maps.write();
-                if let Some(uid) = maps.names.remove(name) {
-                    maps.queues.remove(&uid);
-                }
-                Ok(None)
+        if let Some(queue) = found {
+            Ok(Some(self.keep(queue, false)))
+        } else {
+            let mut maps = self.maps.write();
+            if let Some(uid) = maps.names.remove(name) {
+                maps.queues.remove(&uid);
             }
+            Ok(None)
         }
     }
 
@@ -147,11 +146,12 @@ impl Catalog {
             maps.queues.clear();
             maps.names.clear();
         }
-        if let Some(known) = maps.queues.get(&queue.uid) {
-            if *known.queue == queue && known.deleted == deleted {
-                known.seen.store(self.now(), Ordering::Relaxed);
-                return known.queue.clone();
-            }
+        if let Some(known) = maps.queues.get(&queue.uid)
+            && *known.queue == queue
+            && known.deleted == deleted
+        {
+            known.seen.store(self.now(), Ordering::Relaxed);
+            return known.queue.clone();
         }
         let queue = Arc::new(queue);
         maps.names.insert(queue.name.clone(), queue.uid);

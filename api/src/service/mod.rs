@@ -101,6 +101,11 @@ impl Service {
         self.epoch
     }
 
+    /// The store answers and accepts writes.
+    pub async fn check(&self) -> Result<()> {
+        Ok(self.backend().check().await?)
+    }
+
     fn backend(&self) -> &Arc<dyn Backend> {
         self.coalescer.backend()
     }
@@ -108,10 +113,10 @@ impl Service {
     /// The queue of this name, when it is there and the caller has `right` on it. A queue that is not there and one that
     /// is forbidden look alike.
     async fn queue_for(&self, caller: &Principal, right: Right, name: &str) -> Result<Arc<Queue>> {
-        if caller.may(right, name) {
-            if let Some(queue) = self.catalog.find(name).await? {
-                return Ok(queue);
-            }
+        if caller.may(right, name)
+            && let Some(queue) = self.catalog.find(name).await?
+        {
+            return Ok(queue);
         }
         Err(self.no_such_queue(caller, name).await)
     }

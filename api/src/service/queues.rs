@@ -57,11 +57,11 @@ impl Service {
 
     /// One queue as it is now.
     pub async fn queue(&self, caller: &Principal, name: &str) -> Result<QueueView> {
-        if caller.may(Right::Read, name) {
-            if let Some(queue) = self.catalog.look(name).await? {
-                let numbers = self.backend().numbers(queue.uid, None).await?;
-                return Ok(QueueView { queue, numbers });
-            }
+        if caller.may(Right::Read, name)
+            && let Some(queue) = self.catalog.look(name).await?
+        {
+            let numbers = self.backend().numbers(queue.uid, None).await?;
+            return Ok(QueueView { queue, numbers });
         }
         Err(self.no_such_queue(caller, name).await)
     }

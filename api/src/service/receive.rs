@@ -73,7 +73,6 @@ impl Service {
         let began = Instant::now();
         let mut waiting = None;
         let mut stale = 0;
-        let mut paused = false;
         let mut existed = false;
         loop {
             let Some(queue) = self.queue_to_receive(caller, ask.queue, existed).await? else {
@@ -93,6 +92,7 @@ impl Service {
             let until = began + millis(ask.wait_ms.unwrap_or(queue.policy.wait_ms));
             let may_wait = Instant::now() < until;
             let mut line = may_wait.then(|| self.coalescer.wakeup().join(queue.uid));
+            let paused;
             let surely_empty = self.backend().maybe_ready(queue.uid) == Some(false);
             if may_wait && surely_empty {
                 paused = queue.paused;
