@@ -18,19 +18,28 @@ struct Answer {
 }
 
 async fn accept(body: Bytes) -> Result<(StatusCode, Json<Answer>), StatusCode> {
-    let message: serde_json::Value = serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let message: serde_json::Value =
+        serde_json::from_slice(&body).map_err(|_| StatusCode::BAD_REQUEST)?;
     if message.get("id").is_none() {
         return Err(StatusCode::BAD_REQUEST);
     }
-    Ok((StatusCode::CREATED, Json(Answer { id: NEXT_ID.fetch_add(1, Relaxed), status: "ok" })))
+    Ok((
+        StatusCode::CREATED,
+        Json(Answer {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            status: "ok",
+        }),
+    ))
 }
 
 /// Serves `POST /m` on `address` with two worker threads until the process is killed.
 #[tokio::main(worker_threads = 2)]
 pub(crate) async fn serve(address: &str) -> std::io::Result<()> {
-    let listener = tokio::net::TcpListener::bind(address).await?.tap_io(|stream| {
-        // A refusal costs latency, not correctness, and shows in the figures.
-        let _ = stream.set_nodelay(true);
-    });
+    let listener = tokio::net::TcpListener::bind(address)
+        .await?
+        .tap_io(|stream| {
+            // A refusal costs latency, not correctness, and shows in the figures.
+            let _ = stream.set_nodelay(true);
+        });
     axum::serve(listener, Router::new().route("/m", post(accept))).await
 }

@@ -25,14 +25,20 @@ pub(crate) struct Request {
 impl Request {
     /// A request with a JSON body.
     pub(crate) fn new(method: &str, path: &str, key: Option<&str>, body: &str) -> Self {
-        let bearer = key.map_or(String::new(), |key| format!("Authorization: Bearer {key}\r\n"));
+        let bearer = key.map_or(String::new(), |key| {
+            format!("Authorization: Bearer {key}\r\n")
+        });
         let bytes = format!(
             "{method} {path} HTTP/1.1\r\nHost: quita\r\nContent-Type: application/json\r\n{bearer}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .into_bytes();
         let places = |mark: &str| memmem::find_iter(&bytes, mark).collect();
-        Self { serials: places(SERIAL), stamps: places(STAMP), bytes }
+        Self {
+            serials: places(SERIAL),
+            stamps: places(STAMP),
+            bytes,
+        }
     }
 
     /// Writes 16 digits over each [`SERIAL`] and [`STAMP`].
@@ -70,7 +76,11 @@ impl Answer<'_> {
 
     /// An error that quotes the answer.
     pub(crate) fn unexpected(&self) -> Error {
-        Error::other(format!("HTTP {}: {}", self.status, String::from_utf8_lossy(self.body)))
+        Error::other(format!(
+            "HTTP {}: {}",
+            self.status,
+            String::from_utf8_lossy(self.body)
+        ))
     }
 }
 
@@ -84,7 +94,10 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, input: Vec::with_capacity(16 << 10) })
+        Ok(Self {
+            stream,
+            input: Vec::with_capacity(16 << 10),
+        })
     }
 
     /// Sends one request and reads its whole answer, which must carry a `content-length`.
@@ -102,7 +115,10 @@ impl Connection {
             if let Some((start, end)) = whole
                 && self.input.len() >= end
             {
-                return Ok(Answer { status: status(&self.input)?, body: &self.input[start..end] });
+                return Ok(Answer {
+                    status: status(&self.input)?,
+                    body: &self.input[start..end],
+                });
             }
         }
     }
@@ -110,7 +126,9 @@ impl Connection {
 
 /// Where the body begins and ends; `None` while the head is not complete.
 fn head(input: &[u8]) -> Result<Option<(usize, usize)>> {
-    let Some(end) = memmem::find(input, b"\r\n\r\n") else { return Ok(None) };
+    let Some(end) = memmem::find(input, b"\r\n\r\n") else {
+        return Ok(None);
+    };
     for line in input[..end].split(|byte| *byte == b'\n').skip(1) {
         if let Some((name, value)) = line.split_at_checked(15)
             && name.eq_ignore_ascii_case(b"content-length:")
@@ -122,7 +140,10 @@ fn head(input: &[u8]) -> Result<Option<(usize, usize)>> {
             return Ok(Some((end + 4, end + 4 + length)));
         }
     }
-    Err(Error::new(ErrorKind::InvalidData, "an answer without content-length"))
+    Err(Error::new(
+        ErrorKind::InvalidData,
+        "an answer without content-length",
+    ))
 }
 
 fn status(input: &[u8]) -> Result<u16> {
@@ -139,7 +160,12 @@ mod tests {
 
     #[test]
     fn numbers_are_written_in_place() {
-        let mut request = Request::new("POST", "/m", Some("k"), &format!("{{\"id\":\"{SERIAL}-{STAMP}\"}}"));
+        let mut request = Request::new(
+            "POST",
+            "/m",
+            Some("k"),
+            &format!("{{\"id\":\"{SERIAL}-{STAMP}\"}}"),
+        );
         let before = request.bytes().len();
         request.number(42, 7);
         let text = String::from_utf8_lossy(request.bytes()).into_owned();
@@ -149,7 +175,11 @@ mod tests {
 
     #[test]
     fn an_incomplete_head_waits_for_more() {
-        assert!(head(b"HTTP/1.1 201 Created\r\ncontent-le").unwrap().is_none());
+        assert!(
+            head(b"HTTP/1.1 201 Created\r\ncontent-le")
+                .unwrap()
+                .is_none()
+        );
         let whole = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(head(whole).unwrap(), Some((whole.len() - 2, whole.len())));
         assert_eq!(status(whole).unwrap(), 201);

@@ -44,10 +44,20 @@ pub(crate) async fn run(
     let window = Window::after_warm_up(length);
     let mut tasks = JoinSet::new();
     for (index, producer) in open.drain(..PAIRS).enumerate() {
-        tasks.spawn(produce(producer, requests.publish.clone(), first_serial(index), clock, Arc::clone(&pace)));
+        tasks.spawn(produce(
+            producer,
+            requests.publish.clone(),
+            first_serial(index),
+            clock,
+            Arc::clone(&pace),
+        ));
     }
     for consumer in open {
-        let (receive, key, pace) = (requests.receive.clone(), Arc::clone(&requests.key), Arc::clone(&pace));
+        let (receive, key, pace) = (
+            requests.receive.clone(),
+            Arc::clone(&requests.key),
+            Arc::clone(&pace),
+        );
         tasks.spawn(consume(consumer, receive, key, clock, pace, window));
     }
     let spent = window.watch(meters).await;
@@ -64,7 +74,9 @@ async fn produce(
     pace: Arc<Semaphore>,
 ) -> Result<Tally> {
     for serial in first.. {
-        let Ok(permit) = pace.acquire().await else { break };
+        let Ok(permit) = pace.acquire().await else {
+            break;
+        };
         permit.forget();
         publish.number(serial, clock.elapsed().as_micros() as u64);
         let answer = connection.call(publish.bytes()).await?;
@@ -89,10 +101,22 @@ async fn consume(
         if answer.status != 200 {
             return Err(answer.unexpected());
         }
-        let Some(receipt) = answer.text_after("\"receipt\":\"") else { continue };
-        let stamp = answer.text_after("\"sent\":\"").and_then(|digits| digits.parse().ok());
-        let sent = clock + Duration::from_micros(stamp.ok_or_else(|| Error::other("a message without its stamp"))?);
-        let ack = Request::new("POST", "/v1/queue/ack", Some(&key), &format!("{{\"receipt\":\"{receipt}\"}}"));
+        let Some(receipt) = answer.text_after("\"receipt\":\"") else {
+            continue;
+        };
+        let stamp = answer
+            .text_after("\"sent\":\"")
+            .and_then(|digits| digits.parse().ok());
+        let sent = clock
+            + Duration::from_micros(
+                stamp.ok_or_else(|| Error::other("a message without its stamp"))?,
+            );
+        let ack = Request::new(
+            "POST",
+            "/v1/queue/ack",
+            Some(&key),
+            &format!("{{\"receipt\":\"{receipt}\"}}"),
+        );
         let answer = connection.call(ack.bytes()).await?;
         if answer.status != 200 {
             return Err(answer.unexpected());

@@ -36,7 +36,10 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn after_warm_up(length: Duration) -> Self {
         let start = Instant::now() + WARM_UP;
-        Self { start, end: start + length }
+        Self {
+            start,
+            end: start + length,
+        }
     }
 
     /// Sleeps through the window and reads the meters at both its ends.
@@ -60,7 +63,8 @@ impl Tally {
     pub(crate) fn note(&mut self, window: Window, requests: u64, begun: Instant, done: Instant) {
         if done >= window.start && done <= window.end {
             self.requests += requests;
-            self.latencies.push(u32::try_from((done - begun).as_micros()).unwrap_or(u32::MAX));
+            self.latencies
+                .push(u32::try_from((done - begun).as_micros()).unwrap_or(u32::MAX));
         }
     }
 }
@@ -80,13 +84,23 @@ pub(crate) async fn closed_loop(
     let window = Window::after_warm_up(length);
     let mut tasks = JoinSet::new();
     for (index, connection) in open.into_iter().enumerate() {
-        tasks.spawn(send(connection, request.clone(), first_serial(index), window));
+        tasks.spawn(send(
+            connection,
+            request.clone(),
+            first_serial(index),
+            window,
+        ));
     }
     let spent = window.watch(meters).await;
     collect(tasks, window, spent).await
 }
 
-async fn send(mut connection: Connection, mut request: Request, first: u64, window: Window) -> std::io::Result<Tally> {
+async fn send(
+    mut connection: Connection,
+    mut request: Request,
+    first: u64,
+    window: Window,
+) -> std::io::Result<Tally> {
     let mut tally = Tally::default();
     let mut begun = Instant::now();
     for serial in first.. {
@@ -124,7 +138,12 @@ pub(crate) async fn collect(
     }
     sum.latencies.sort_unstable();
     let seconds = (window.end - window.start).as_secs_f64();
-    Ok(Measured { requests: sum.requests, seconds, latencies: sum.latencies, spent })
+    Ok(Measured {
+        requests: sum.requests,
+        seconds,
+        latencies: sum.latencies,
+        spent,
+    })
 }
 
 /// A JSON object of [`MESSAGE_BYTES`] that no compressor shrinks, with a [`SERIAL`] and a [`STAMP`] in it.

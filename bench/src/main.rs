@@ -63,7 +63,11 @@ fn main() -> ExitCode {
     if words.next().as_deref() == Some(subject::CEILING)
         && let Some(address) = words.next()
     {
-        return ending(ceiling::serve(&address).map(|()| Verdict::Pass).map_err(Into::into));
+        return ending(
+            ceiling::serve(&address)
+                .map(|()| Verdict::Pass)
+                .map_err(Into::into),
+        );
     }
     ending(run(&Arguments::parse()))
 }
@@ -98,13 +102,24 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
     });
     let length = Duration::from_secs_f64(arguments.seconds);
     let mut chosen = rows::chosen(only, &arguments.rows);
-    let subjects = Subjects::prepare(arguments.server.clone(), arguments.directory.clone(), &mut chosen).await?;
-    let mut results: Vec<(Row, Vec<Figures>)> = chosen.into_iter().map(|row| (row, Vec::new())).collect();
+    let subjects = Subjects::prepare(
+        arguments.server.clone(),
+        arguments.directory.clone(),
+        &mut chosen,
+    )
+    .await?;
+    let mut results: Vec<(Row, Vec<Figures>)> =
+        chosen.into_iter().map(|row| (row, Vec::new())).collect();
     for repetition in 1..=arguments.repeat {
         for (row, runs) in &mut results {
-            let figures =
-                subjects.measure(row, length).await.map_err(|error| format!("{}: {error}", row.name))?;
-            eprintln!("{repetition}/{} {:<22}{:>9.0} requests/s", arguments.repeat, row.name, figures.requests_per_second);
+            let figures = subjects
+                .measure(row, length)
+                .await
+                .map_err(|error| format!("{}: {error}", row.name))?;
+            eprintln!(
+                "{repetition}/{} {:<22}{:>9.0} requests/s",
+                arguments.repeat, row.name, figures.requests_per_second
+            );
             runs.push(figures);
         }
     }

@@ -14,8 +14,14 @@ pub(crate) struct Owned(Child);
 impl Owned {
     /// Starts `command` with its output thrown away.
     pub(crate) fn start(command: &mut Command) -> Outcome<Self> {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        child.map(Self).map_err(|error| format!("cannot start {:?}: {error}", command.get_program()).into())
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        child
+            .map(Self)
+            .map_err(|error| format!("cannot start {:?}: {error}", command.get_program()).into())
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -48,7 +54,9 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
 
 /// CPU seconds of a process and everything under it, ended children included.
 pub(crate) fn tree_cpu_seconds(root: u32) -> f64 {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return 0.0 };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return 0.0;
+    };
     let all: Vec<(u32, Stat)> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -60,7 +68,11 @@ pub(crate) fn tree_cpu_seconds(root: u32) -> f64 {
         if let Some((_, stat)) = all.iter().find(|(id, _)| *id == pid) {
             sum += stat.own + stat.ended_children;
         }
-        open.extend(all.iter().filter(|(_, stat)| stat.parent == pid).map(|(id, _)| *id));
+        open.extend(
+            all.iter()
+                .filter(|(_, stat)| stat.parent == pid)
+                .map(|(id, _)| *id),
+        );
     }
     sum
 }
@@ -69,8 +81,15 @@ pub(crate) fn tree_cpu_seconds(root: u32) -> f64 {
 pub(crate) fn memory_mib(pid: u32) -> Outcome<(f64, f64)> {
     let rollup = read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let mib = |name: &str| -> Outcome<f64> {
-        let line = rollup.lines().find(|line| line.starts_with(name)).ok_or("smaps_rollup lacks a line")?;
-        let kib: f64 = line.split_whitespace().nth(1).ok_or("smaps_rollup lacks a value")?.parse()?;
+        let line = rollup
+            .lines()
+            .find(|line| line.starts_with(name))
+            .ok_or("smaps_rollup lacks a line")?;
+        let kib: f64 = line
+            .split_whitespace()
+            .nth(1)
+            .ok_or("smaps_rollup lacks a value")?
+            .parse()?;
         Ok(kib / 1024.0)
     };
     Ok((mib("Rss:")?, mib("Pss:")?))

@@ -22,7 +22,10 @@ impl From<Measured> for Figures {
         let requests = measured.requests.max(1) as f64;
         let percentile = |share: f64| {
             let at = (measured.latencies.len().saturating_sub(1) as f64 * share) as usize;
-            measured.latencies.get(at).map_or(0.0, |us| f64::from(*us) / 1000.0)
+            measured
+                .latencies
+                .get(at)
+                .map_or(0.0, |us| f64::from(*us) / 1000.0)
         };
         Self {
             requests_per_second: measured.requests as f64 / measured.seconds,
@@ -66,9 +69,15 @@ pub(crate) fn lines(results: &[(Row, Vec<Figures>)]) -> Vec<Line> {
     };
     let line = |((row, runs), figures): (&(Row, Vec<Figures>), &Figures)| Line {
         row: *row,
-        runs: runs.iter().map(|run| run.requests_per_second.round()).collect(),
+        runs: runs
+            .iter()
+            .map(|run| run.requests_per_second.round())
+            .collect(),
         figures: *figures,
-        ratio: row.compared_at().and_then(bare).map(|bare| figures.requests_per_second / bare),
+        ratio: row
+            .compared_at()
+            .and_then(bare)
+            .map(|bare| figures.requests_per_second / bare),
     };
     results.iter().zip(&medians).map(line).collect()
 }
@@ -125,7 +134,10 @@ pub(crate) fn print(lines: &[Line]) {
     for line in lines {
         let figures = &line.figures;
         if line.row.work == Work::Idle {
-            let memory = format!("RSS {:.1} MiB, PSS {:.1} MiB", figures.rss_mib, figures.pss_mib);
+            let memory = format!(
+                "RSS {:.1} MiB, PSS {:.1} MiB",
+                figures.rss_mib, figures.pss_mib
+            );
             println!("{:<22}{memory:>73}  {}", line.row.name, line.mark());
             continue;
         }
@@ -146,8 +158,12 @@ pub(crate) fn print(lines: &[Line]) {
             line.mark()
         );
     }
-    println!("\nCPU is per request; ratio: requests/s as a share of the bare handler's at the same connection count");
-    println!("(lifecycle: at 64; its latencies are from publish to ack, its requests are all three).\n");
+    println!(
+        "\nCPU is per request; ratio: requests/s as a share of the bare handler's at the same connection count"
+    );
+    println!(
+        "(lifecycle: at 64; its latencies are from publish to ack, its requests are all three).\n"
+    );
     for line in lines {
         println!("{}", line.json());
     }
@@ -200,21 +216,33 @@ mod tests {
 
     fn result(name: &str, rates: &[f64]) -> (Row, Vec<Figures>) {
         let row = *ROWS.iter().find(|row| row.name == name).unwrap();
-        let figures = |rate: &f64| Figures { requests_per_second: *rate, ..Figures::default() };
+        let figures = |rate: &f64| Figures {
+            requests_per_second: *rate,
+            ..Figures::default()
+        };
         (row, rates.iter().map(figures).collect())
     }
 
     #[test]
     fn a_slow_client_voids_a_good_ratio() {
-        let slow = [result("bare-256", &[79_999.0]), result("sqlite-publish-256", &[79_000.0])];
+        let slow = [
+            result("bare-256", &[79_999.0]),
+            result("sqlite-publish-256", &[79_000.0]),
+        ];
         assert_eq!(verdict(&lines(&slow)), Verdict::Void);
     }
 
     #[test]
     fn bounds_are_judged_by_medians() {
-        let good = [result("bare-256", &[1e5, 9e4, 2e5]), result("sqlite-publish-256", &[33_000.0, 1.0, 90_000.0])];
+        let good = [
+            result("bare-256", &[1e5, 9e4, 2e5]),
+            result("sqlite-publish-256", &[33_000.0, 1.0, 90_000.0]),
+        ];
         assert_eq!(verdict(&lines(&good)), Verdict::Pass);
-        let bad = [result("bare-256", &[1e5]), result("sqlite-publish-256", &[32_999.0])];
+        let bad = [
+            result("bare-256", &[1e5]),
+            result("sqlite-publish-256", &[32_999.0]),
+        ];
         assert_eq!(verdict(&lines(&bad)), Verdict::Fail);
     }
 }

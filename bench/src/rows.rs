@@ -63,7 +63,12 @@ pub(crate) const ROWS: [Row; 12] = {
     use Subject::{Bare, Postgres, Sqlite};
     use Work::{Idle, Lifecycle, Publish};
     const fn row(name: &'static str, subject: Subject, work: Work, bound: Option<Bound>) -> Row {
-        Row { name, subject, work, bound }
+        Row {
+            name,
+            subject,
+            work,
+            bound,
+        }
     }
     [
         row("sqlite-idle", Sqlite, Idle, Some(Memory(40.0))),
@@ -75,9 +80,19 @@ pub(crate) const ROWS: [Row; 12] = {
         row("bare-64", Bare, Publish(64), None),
         row("sqlite-publish-64", Sqlite, Publish(64), None),
         row("postgres-publish-64", Postgres, Publish(64), None),
-        row("sqlite-publish-256", Sqlite, Publish(256), Some(Ratio(0.33))),
+        row(
+            "sqlite-publish-256",
+            Sqlite,
+            Publish(256),
+            Some(Ratio(0.33)),
+        ),
         row("bare-256", Bare, Publish(PROOF_CONNECTIONS), None),
-        row("postgres-publish-256", Postgres, Publish(256), Some(Ratio(0.20))),
+        row(
+            "postgres-publish-256",
+            Postgres,
+            Publish(256),
+            Some(Ratio(0.20)),
+        ),
     ]
 };
 
@@ -88,12 +103,20 @@ pub(crate) fn chosen(only: Option<Subject>, wanted: &[String]) -> Vec<Row> {
         (row.subject == Subject::Bare || only.is_none_or(|subject| row.subject == subject))
             && (wanted.is_empty() || wanted.iter().any(|part| row.name.contains(part.as_str())))
     };
-    let compared: Vec<usize> = ROWS.iter().filter(|row| asked(row)).filter_map(Row::compared_at).collect();
+    let compared: Vec<usize> = ROWS
+        .iter()
+        .filter(|row| asked(row))
+        .filter_map(Row::compared_at)
+        .collect();
     let needed = |row: &Row| match row.work {
-        Work::Publish(n) if row.subject == Subject::Bare => n == PROOF_CONNECTIONS || compared.contains(&n),
+        Work::Publish(n) if row.subject == Subject::Bare => {
+            n == PROOF_CONNECTIONS || compared.contains(&n)
+        }
         _ => false,
     };
-    ROWS.into_iter().filter(|row| asked(row) || needed(row)).collect()
+    ROWS.into_iter()
+        .filter(|row| asked(row) || needed(row))
+        .collect()
 }
 
 #[cfg(test)]

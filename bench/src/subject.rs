@@ -31,18 +31,33 @@ impl Subjects {
         chosen: &mut Vec<Row>,
     ) -> Outcome<Self> {
         let myself = std::env::current_exe()?;
-        let directory = directory.or_else(|| Some(myself.parent()?.to_path_buf())).ok_or("no directory for stores")?;
+        let directory = directory
+            .or_else(|| Some(myself.parent()?.to_path_buf()))
+            .ok_or("no directory for stores")?;
         let bare_address = free_address()?;
         let bare = Owned::start(Command::new(&myself).args([CEILING, &bare_address.to_string()]))?;
         chosen.retain(|row| row.subject == Subject::Bare);
         tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(Self { bare, bare_address, directory })
+        Ok(Self {
+            bare,
+            bare_address,
+            directory,
+        })
     }
 
     pub(crate) async fn measure(&self, row: &Row, length: Duration) -> Outcome<Figures> {
-        let Work::Publish(connections) = row.work else { return Err("not a row of the bare handler".into()) };
-        let meters = Meters { server: self.bare.id(), postgres: None };
+        let Work::Publish(connections) = row.work else {
+            return Err("not a row of the bare handler".into());
+        };
+        let meters = Meters {
+            server: self.bare.id(),
+            postgres: None,
+        };
         let request = Request::new("POST", "/m", None, &message());
-        Ok(closed_loop(self.bare_address, &request, connections, length, &meters).await?.into())
+        Ok(
+            closed_loop(self.bare_address, &request, connections, length, &meters)
+                .await?
+                .into(),
+        )
     }
 }
