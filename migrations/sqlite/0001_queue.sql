@@ -213,7 +213,8 @@ CREATE TABLE expiring (
 ) STRICT, WITHOUT ROWID;
 
 -- Exact numbers per incarnation. The gauges of a purged incarnation count as purged, so that a purge moves no number.
--- Differs from postgres: one row per incarnation, since there is one writer.
+-- Differs from postgres: one row per incarnation, since there is one writer; `at` is the store's time of the last change:
+-- the largest one is the floor of the clock after a restart.
 CREATE TABLE counter (
     queue_id            INTEGER PRIMARY KEY,
     uid                 INTEGER NOT NULL,
@@ -228,7 +229,8 @@ CREATE TABLE counter (
     purged              INTEGER NOT NULL DEFAULT 0,
     dead_letter_expired INTEGER NOT NULL DEFAULT 0,
     delivered           INTEGER NOT NULL DEFAULT 0,
-    redriven            INTEGER NOT NULL DEFAULT 0
+    redriven            INTEGER NOT NULL DEFAULT 0,
+    at                  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX counter_uid ON counter (uid);
 

@@ -12,7 +12,8 @@
 
 use crate::error::Result;
 use crate::model::{
-    Backoff, Counts, Delivered, End, Ended, Limit, MessageId, Millis, Policy, Queue, QueueUid, Reason, State,
+    Backoff, Counts, Delivered, End, Ended, Limit, MessageId, Millis, Policy, Queue, QueueUid,
+    Reason, State,
 };
 use crate::rules::Message;
 use crate::rules::operate::{Act, ActRefused};
@@ -582,13 +583,18 @@ pub struct Lane {
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// Applies a batch in one commit (or one per kind) and answers item by item.
-    async fn apply(&self, batch: Batch, now: Option<Millis>) -> Result<BatchOutcome>;
+    async fn apply(&self, batch: &Batch, now: Option<Millis>) -> Result<BatchOutcome>;
 
     /// Moves what the clock has moved: expired leases, due delays, messages past retention or `expires_at`. Bounded.
     async fn move_due(&self, now: Option<Millis>) -> Result<Moved>;
 
     /// Performs one operation, or repeats its first answer.
-    async fn operate(&self, call: &Call, operation: Operation, now: Option<Millis>) -> Result<Operated>;
+    async fn operate(
+        &self,
+        call: &Call,
+        operation: Operation,
+        now: Option<Millis>,
+    ) -> Result<Operated>;
 
     /// The queue of this name; `None` when it is not there.
     async fn queue(&self, name: &str) -> Result<Option<Queue>>;

@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn wall() -> Millis {
     #[expect(clippy::disallowed_methods, reason = "the one home of the wall clock")]
     let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
+    now.duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as Millis)
 }
 
 /// A wall clock that never runs backwards.

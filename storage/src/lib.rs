@@ -11,9 +11,33 @@
 //!
 //! This crate never mentions HTTP or status codes.
 
+use backend::Backend;
+use error::{Result, StoreError};
+use std::path::Path;
+use std::sync::Arc;
+
 pub mod backend;
 pub mod clock;
+pub mod coalescer;
 pub mod error;
+pub mod memory;
 pub mod model;
 pub mod receipt;
 pub mod rules;
+pub mod sqlite;
+pub mod timer;
+pub mod wakeup;
+
+/// Opens a store by its URL: `sqlite://PATH`. The only place that names a backend.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] when the store cannot be reached or refuses, [`StoreError::Internal`] for an unknown scheme.
+pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        return sqlite::open(Path::new(path)).await;
+    }
+    let scheme = url.split(':').next().unwrap_or_default();
+    Err(StoreError::internal(format!(
+        "no store has the scheme {scheme:?}: sqlite://PATH or postgres://… is expected"
+    )))
+}

@@ -93,7 +93,11 @@ pub struct IdMaker {
 impl IdMaker {
     /// `tag` tells processes on one store apart (10 bits).
     pub fn new(tag: u16) -> Self {
-        Self { tag, at: 0, counter: 0 }
+        Self {
+            tag,
+            at: 0,
+            counter: 0,
+        }
     }
 
     /// The next id at time `now`. More than 4,096 ids in one millisecond borrow from the next one.
@@ -221,7 +225,12 @@ pub enum Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self::Exponential { base_ms: 2_000, factor: 2.0, max_ms: 900_000, jitter: Jitter::Equal }
+        Self::Exponential {
+            base_ms: 2_000,
+            factor: 2.0,
+            max_ms: 900_000,
+            jitter: Jitter::Equal,
+        }
     }
 }
 
@@ -352,7 +361,10 @@ impl Bounds {
 
     /// Back from [`Bounds::bits`].
     pub fn from_bits(bits: i16) -> Self {
-        Self { last_attempt: bits & 1 != 0, last_expiration: bits & 2 != 0 }
+        Self {
+            last_attempt: bits & 1 != 0,
+            last_expiration: bits & 2 != 0,
+        }
     }
 }
 
@@ -531,7 +543,11 @@ impl Failure {
         let mut clean = |text: &str, max: usize| -> Arc<str> {
             let mut out = String::with_capacity(text.len().min(max));
             for c in text.chars() {
-                let c = if c.is_control() && !matches!(c, '\n' | '\t' | '\r') { '\u{fffd}' } else { c };
+                let c = if c.is_control() && !matches!(c, '\n' | '\t' | '\r') {
+                    '\u{fffd}'
+                } else {
+                    c
+                };
                 if out.len() + c.len_utf8() > max {
                     truncated = true;
                     break;
@@ -542,7 +558,11 @@ impl Failure {
         };
         let code = code.map(|c| clean(c, MAX_ERROR_CODE_BYTES));
         let detail = detail.map(|d| clean(d, MAX_ERROR_DETAIL_BYTES));
-        Self { code, detail, truncated }
+        Self {
+            code,
+            detail,
+            truncated,
+        }
     }
 }
 

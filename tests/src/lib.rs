@@ -1,1 +1,18 @@
-//! placeholder
+//! # quita-tests: the harness that the tests stand on
+//!
+//! Reading order: [`fixture`] (one store with a clock that only the test moves, and short words for what a test does) →
+//! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server).
+//!
+//! The tests themselves: `conformance/` says the contract sentence by sentence and runs on every store.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a harness that cannot do its work has to stop the test"
+)]
+
+pub mod fixture;
+pub mod postgres;
+pub mod store;
+
+pub use fixture::{Fixture, Hand, TestQueue};
+pub use store::{Store, run};

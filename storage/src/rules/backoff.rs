@@ -9,13 +9,25 @@ use crate::model::{Backoff, Jitter, MAX_DELAY_MS, Millis};
 pub fn wait(backoff: &Backoff, failures: i32, chance: f64) -> Millis {
     let failures = failures.max(1);
     let (full, jitter) = match backoff {
-        Backoff::Exponential { base_ms, factor, max_ms, jitter } => {
+        Backoff::Exponential {
+            base_ms,
+            factor,
+            max_ms,
+            jitter,
+        } => {
             let grown = *base_ms as f64 * factor.powi(failures - 1);
-            let capped = if grown.is_finite() { grown.min(*max_ms as f64) } else { *max_ms as f64 };
+            let capped = if grown.is_finite() {
+                grown.min(*max_ms as f64)
+            } else {
+                *max_ms as f64
+            };
             (capped as Millis, *jitter)
         }
         Backoff::Fixed { base_ms, jitter } => (*base_ms, *jitter),
-        Backoff::Schedule { schedule_ms, jitter } => {
+        Backoff::Schedule {
+            schedule_ms,
+            jitter,
+        } => {
             let index = (failures as usize - 1).min(schedule_ms.len().saturating_sub(1));
             (schedule_ms.get(index).copied().unwrap_or(0), *jitter)
         }
@@ -36,7 +48,12 @@ mod tests {
 
     #[test]
     fn exponential_doubles_up_to_its_cap() {
-        let backoff = Backoff::Exponential { base_ms: 2_000, factor: 2.0, max_ms: 900_000, jitter: Jitter::None };
+        let backoff = Backoff::Exponential {
+            base_ms: 2_000,
+            factor: 2.0,
+            max_ms: 900_000,
+            jitter: Jitter::None,
+        };
         let waits: Vec<Millis> = (1..=11).map(|n| wait(&backoff, n, 0.5)).collect();
         assert_eq!(waits[..4], [2_000, 4_000, 8_000, 16_000]);
         assert_eq!(waits[9..], [900_000, 900_000]);
@@ -44,10 +61,15 @@ mod tests {
 
     #[test]
     fn a_schedule_repeats_its_last_wait() {
-        let backoff =
-            Backoff::Schedule { schedule_ms: vec![300_000, 3_600_000, 21_600_000], jitter: Jitter::None };
+        let backoff = Backoff::Schedule {
+            schedule_ms: vec![300_000, 3_600_000, 21_600_000],
+            jitter: Jitter::None,
+        };
         let waits: Vec<Millis> = (1..=5).map(|n| wait(&backoff, n, 0.0)).collect();
-        assert_eq!(waits, [300_000, 3_600_000, 21_600_000, 21_600_000, 21_600_000]);
+        assert_eq!(
+            waits,
+            [300_000, 3_600_000, 21_600_000, 21_600_000, 21_600_000]
+        );
     }
 
     proptest! {

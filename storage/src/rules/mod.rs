@@ -14,8 +14,8 @@ pub mod settle;
 pub mod time;
 
 use crate::model::{
-    Bounds, Cause, Completion, Counts, Dead, Delivered, End, Ended, Envelope, Lease, Life, Limit, Millis, Place, Policy,
-    Reason, State,
+    Bounds, Cause, Completion, Counts, Dead, Delivered, End, Ended, Envelope, Lease, Life, Limit,
+    Millis, Place, Policy, Reason, State,
 };
 use std::sync::Arc;
 
@@ -98,12 +98,20 @@ pub struct Tally {
 impl Draft {
     /// A draft of a message that is there.
     pub fn of(message: Message, history: Vec<Delivered>) -> Self {
-        Self { message: Some(message), history, ..Self::default() }
+        Self {
+            message: Some(message),
+            history,
+            ..Self::default()
+        }
     }
 
     /// A draft of a message that is gone.
     pub fn gone(ended: Option<Ended>, history: Vec<Delivered>) -> Self {
-        Self { ended, history, ..Self::default() }
+        Self {
+            ended,
+            history,
+            ..Self::default()
+        }
     }
 
     /// How delivery `fence` ended, as far as loaded and changed.
@@ -129,7 +137,12 @@ impl Draft {
 
     fn end(&mut self, end: End, at: Millis, fence: i32, outcome: Option<Arc<str>>) {
         self.message = None;
-        self.ended = Some(Ended { end, at, fence, outcome });
+        self.ended = Some(Ended {
+            end,
+            at,
+            fence,
+            outcome,
+        });
         match end {
             End::Acked => self.tally.acked += 1,
             End::Discarded | End::Cancelled => self.tally.discarded += 1,
@@ -140,9 +153,19 @@ impl Draft {
 
     /// Ends the present lease with `cause`. When a completion is remembered, that settles the message as acked and the
     /// answer is `true`; else the caller decides where the message goes.
-    fn end_lease(&mut self, now: Millis, cause: Cause, failure: crate::model::Failure, late: bool) -> bool {
-        let Some(message) = &self.message else { return false };
-        let Place::Leased(lease) = &message.place else { return false };
+    fn end_lease(
+        &mut self,
+        now: Millis,
+        cause: Cause,
+        failure: crate::model::Failure,
+        late: bool,
+    ) -> bool {
+        let Some(message) = &self.message else {
+            return false;
+        };
+        let Place::Leased(lease) = &message.place else {
+            return false;
+        };
         let delivered = Delivered {
             fence: message.life.fence,
             attempt: message.life.attempts + 1,
@@ -166,19 +189,38 @@ impl Draft {
 /// Hands a ready message out: the caller has passed the time first ([`time::pass`]).
 ///
 /// A message that is already at a limit (lowered since) goes to the dead letters instead and the answer is `false`.
-pub fn hand_out(draft: &mut Draft, policy: &Policy, lease_ms: Millis, worker: Option<Arc<str>>, now: Millis) -> bool {
+pub fn hand_out(
+    draft: &mut Draft,
+    policy: &Policy,
+    lease_ms: Millis,
+    worker: Option<Arc<str>>,
+    now: Millis,
+) -> bool {
     let last = draft.last().map(|d| d.cause);
-    let Some(message) = &mut draft.message else { return false };
-    let Place::Ready { available_at } = message.place else { return false };
+    let Some(message) = &mut draft.message else {
+        return false;
+    };
+    let Place::Ready { available_at } = message.place else {
+        return false;
+    };
     if let Some(limit) = limit_reached(message, policy) {
-        let reason = if last == Some(Cause::LeaseExpired) { Reason::LeaseExpired } else { Reason::MaxAttempts };
+        let reason = if last == Some(Cause::LeaseExpired) {
+            Reason::LeaseExpired
+        } else {
+            Reason::MaxAttempts
+        };
         bury(draft, now, reason, Some(limit), false, None);
         return false;
     }
     message.life.fence += 1;
     let bounds = bounds(message, policy);
-    message.place =
-        Place::Leased(Lease { leased_at: now, expires_at: now.saturating_add(lease_ms), available_at, bounds, worker });
+    message.place = Place::Leased(Lease {
+        leased_at: now,
+        expires_at: now.saturating_add(lease_ms),
+        available_at,
+        bounds,
+        worker,
+    });
     draft.tally.delivered += 1;
     true
 }
@@ -211,7 +253,14 @@ fn bury(
 ) {
     let error_code = error_code.or_else(|| draft.last().and_then(|d| d.failure.code.clone()));
     if let Some(message) = &mut draft.message {
-        message.place = Place::Dead(Dead { died_at: now, reason, limit, by_expiry, edited: false, error_code });
+        message.place = Place::Dead(Dead {
+            died_at: now,
+            reason,
+            limit,
+            by_expiry,
+            edited: false,
+            error_code,
+        });
     }
 }
 
@@ -226,11 +275,32 @@ pub fn remembers_end(envelope: &Envelope, fence: i32, ended: &Ended, policy: &Po
 
 /// Until when the record of an end is kept; `None` = for ever.
 pub fn end_kept_until(envelope: &Envelope, ended_at: Millis, policy: &Policy) -> Option<Millis> {
-    let plain = policy.dedupe_window_ms.saturating_mul(2).max(crate::model::MIN_END_MEMORY_MS);
+    let plain = policy
+        .dedupe_window_ms
+        .saturating_mul(2)
+        .max(crate::model::MIN_END_MEMORY_MS);
     if policy.unique_key && envelope.key.is_some() {
-        policy.key_retention_ms.map(|kept| ended_at.saturating_add(kept.max(plain)))
+        policy
+            .key_retention_ms
+            .map(|kept| ended_at.saturating_add(kept.max(plain)))
     } else {
         Some(ended_at.saturating_add(plain))
+    }
+}
+
+/// Until when a key of a `unique_key` queue stays taken once its message is gone; `None` = for ever.
+pub fn key_kept_until(ended_at: Millis, policy: &Policy) -> Option<Millis> {
+    policy
+        .key_retention_ms
+        .map(|kept| ended_at.saturating_add(kept))
+}
+
+/// From when a request id's windows count once its message has ended; see [`request_id_is_free`].
+pub fn request_id_kept_from(published_at: Millis, ended_at: Millis, window_ms: Millis) -> Millis {
+    if ended_at.saturating_sub(published_at) > window_ms {
+        ended_at
+    } else {
+        published_at
     }
 }
 

@@ -23,6 +23,19 @@ pub enum Act {
     Discard,
 }
 
+impl Act {
+    /// As written in audit rows.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Promote => "promote",
+            Self::DeadLetter => "dead_letter",
+            Self::Redrive { .. } => "redrive",
+            Self::Discard => "discard",
+        }
+    }
+}
+
 /// A decision that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acted {
@@ -54,8 +67,15 @@ pub enum ActRefused {
 }
 
 /// Decides one act and changes the draft accordingly. The caller has passed the time first.
-pub fn act(draft: &mut Draft, act: &Act, policy: &Policy, now: Millis) -> Result<Acted, ActRefused> {
-    let Some(message) = &mut draft.message else { return Err(ActRefused::NotFound) };
+pub fn act(
+    draft: &mut Draft,
+    act: &Act,
+    policy: &Policy,
+    now: Millis,
+) -> Result<Acted, ActRefused> {
+    let Some(message) = &mut draft.message else {
+        return Err(ActRefused::NotFound);
+    };
     match act {
         Act::Cancel => match message.place {
             Place::Ready { .. } | Place::Delayed { .. } => {
@@ -83,12 +103,21 @@ pub fn act(draft: &mut Draft, act: &Act, policy: &Policy, now: Millis) -> Result
             bury(draft, now, Reason::Operator, None, false, None);
             Ok(Acted::Done)
         }
-        Act::Redrive { force, expires_in_ms } => {
+        Act::Redrive {
+            force,
+            expires_in_ms,
+        } => {
             if !matches!(message.place, Place::Dead(_)) {
                 let gone = matches!(message.place, Place::Discarded(_));
-                return Err(if gone { ActRefused::NotFound } else { ActRefused::NotDead });
+                return Err(if gone {
+                    ActRefused::NotFound
+                } else {
+                    ActRefused::NotDead
+                });
             }
-            let expires_at = expires_in_ms.map(|ms| now.saturating_add(ms)).or(message.expires_at);
+            let expires_at = expires_in_ms
+                .map(|ms| now.saturating_add(ms))
+                .or(message.expires_at);
             if expires_at.is_some_and(|at| at <= now) {
                 return Err(ActRefused::Expired);
             }
@@ -110,7 +139,10 @@ pub fn act(draft: &mut Draft, act: &Act, policy: &Policy, now: Millis) -> Result
         }
         Act::Discard => match &message.place {
             Place::Dead(dead) => {
-                message.place = Place::Discarded(Discarded { discarded_at: now, dead: dead.clone() });
+                message.place = Place::Discarded(Discarded {
+                    discarded_at: now,
+                    dead: dead.clone(),
+                });
                 draft.tally.discarded += 1;
                 Ok(Acted::Done)
             }
@@ -122,11 +154,32 @@ pub fn act(draft: &mut Draft, act: &Act, policy: &Policy, now: Millis) -> Result
 
 /// Ends a dead letter whose `dead_letter_retention_seconds` are over. `false`: not yet.
 pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
-    let Some(message) = &draft.message else { return false };
-    let Place::Dead(dead) = &message.place else { return false };
-    let over = policy.dead_letter_retention_ms.is_some_and(|kept| dead.died_at.saturating_add(kept) <= now);
+    let Some(message) = &draft.message else {
+        return false;
+    };
+    let Place::Dead(dead) = &message.place else {
+        return false;
+    };
+    let over = policy
+        .dead_letter_retention_ms
+        .is_some_and(|kept| dead.died_at.saturating_add(kept) <= now);
     if over {
         draft.end(End::DeadLetterExpired, now, 0, None);
     }
     over
+}
+
+/// Drops the payload of a discarded dead letter; the caller knows that the time for second thoughts is over. The discard was
+/// counted when it was decided.
+pub fn forget_discarded(draft: &mut Draft) {
+    let Some(message) = &draft.message else {
+        return;
+    };
+    let Place::Discarded(discarded) = &message.place else {
+        return;
+    };
+    let (at, completion) = (discarded.discarded_at, message.completion.clone());
+    let (fence, outcome) = completion.map_or((0, None), |c| (c.fence, c.outcome));
+    draft.end(End::Discarded, at, fence, outcome);
+    draft.tally.discarded -= 1;
 }

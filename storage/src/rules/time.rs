@@ -15,14 +15,18 @@ pub fn pass(draft: &mut Draft, policy: &Policy, now: Millis) {
 }
 
 fn step(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
-    let Some(message) = &mut draft.message else { return false };
+    let Some(message) = &mut draft.message else {
+        return false;
+    };
     match &message.place {
         Place::Leased(lease) if lease.expires_at <= now => {
             let (expired_at, bounds) = (lease.expires_at, lease.bounds);
             if draft.end_lease(expired_at, Cause::LeaseExpired, Failure::default(), false) {
                 return false;
             }
-            let Some(message) = &mut draft.message else { return false };
+            let Some(message) = &mut draft.message else {
+                return false;
+            };
             message.life.attempts += 1;
             message.life.expirations += 1;
             let limit = if bounds.last_attempt {
@@ -35,20 +39,42 @@ fn step(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
             if limit.is_some() {
                 bury(draft, now, Reason::LeaseExpired, limit, true, None);
             } else {
-                message.place = Place::Ready { available_at: expired_at };
+                message.place = Place::Ready {
+                    available_at: expired_at,
+                };
             }
             true
         }
-        Place::Ready { .. } | Place::Delayed { .. } if message.expires_at.is_some_and(|at| at <= now) => {
-            bury(draft, now, Reason::Expired, Some(Limit::ExpiresAt), false, None);
+        Place::Ready { .. } | Place::Delayed { .. }
+            if message.expires_at.is_some_and(|at| at <= now) =>
+        {
+            bury(
+                draft,
+                now,
+                Reason::Expired,
+                Some(Limit::ExpiresAt),
+                false,
+                None,
+            );
             false
         }
         Place::Delayed { due_at } if *due_at <= now => {
-            message.place = Place::Ready { available_at: *due_at };
+            message.place = Place::Ready {
+                available_at: *due_at,
+            };
             true
         }
-        Place::Ready { available_at } if available_at.saturating_add(policy.retention_ms) <= now => {
-            bury(draft, now, Reason::Expired, Some(Limit::Retention), false, None);
+        Place::Ready { available_at }
+            if available_at.saturating_add(policy.retention_ms) <= now =>
+        {
+            bury(
+                draft,
+                now,
+                Reason::Expired,
+                Some(Limit::Retention),
+                false,
+                None,
+            );
             false
         }
         _ => false,

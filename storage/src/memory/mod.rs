@@ -1,0 +1,156 @@
+//! The smallest complete store: everything in maps behind one lock, nothing on disk. The executable specification.
+//!
+//! Reading order: [`state`] (the maps; load a [`Draft`](crate::rules::Draft), store it back) → [`batch`] (publish, receive,
+//! settle) → [`operate`] (what operators do) → [`read`] (numbers, listings) → [`sweep`] (what time alone does).
+//!
+//! Nothing is kept that can be counted: gauges are recounted from the messages each time, and a purge walks over all of
+//! them. So every operation is as slow as the store is full, and as easy to believe. The other stores are compared with
+//! this one, step by step.
+
+mod batch;
+mod operate;
+mod read;
+mod state;
+mod sweep;
+
+use crate::backend::{
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane, Moved,
+    Operated, Operation, Page, QueueNumbers,
+};
+use crate::error::Result;
+use crate::model::{MessageId, Millis, Queue, QueueUid};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use state::State;
+use std::sync::Arc;
+
+/// Opens an empty store. It lives as long as the last clone of the answer.
+pub fn open() -> Arc<dyn Backend> {
+    let facts = Facts {
+        epoch: 1,
+        receipt_secret: rand::random(),
+    };
+    Arc::new(Memory {
+        facts,
+        state: Mutex::new(State::new(rand::random())),
+    })
+}
+
+struct Memory {
+    facts: Facts,
+    state: Mutex<State>,
+}
+
+#[async_trait]
+impl Backend for Memory {
+    async fn apply(&self, batch: &Batch, now: Option<Millis>) -> Result<BatchOutcome> {
+        Ok(self.state.lock().apply(batch, now))
+    }
+
+    async fn move_due(&self, now: Option<Millis>) -> Result<Moved> {
+        Ok(self.state.lock().move_due(now))
+    }
+
+    async fn operate(
+        &self,
+        call: &Call,
+        operation: Operation,
+        now: Option<Millis>,
+    ) -> Result<Operated> {
+        Ok(self.state.lock().operate(call, operation, now))
+    }
+
+    async fn queue(&self, name: &str) -> Result<Option<Queue>> {
+        Ok(self
+            .state
+            .lock()
+            .queue_named(name)
+            .filter(|q| !q.deleted)
+            .map(|q| q.view.clone()))
+    }
+
+    async fn queue_by_uid(&self, uid: QueueUid) -> Result<Option<(Queue, bool)>> {
+        Ok(self
+            .state
+            .lock()
+            .queues
+            .get(&uid)
+            .map(|q| (q.view.clone(), q.deleted)))
+    }
+
+    async fn queues(&self, after: Option<&str>, limit: u32) -> Result<Vec<Queue>> {
+        Ok(self.state.lock().queues_after(after, limit))
+    }
+
+    async fn numbers(&self, queue: QueueUid, now: Option<Millis>) -> Result<QueueNumbers> {
+        Ok(self.state.lock().numbers(queue, now))
+    }
+
+    async fn browse(&self, browse: Browse, now: Option<Millis>) -> Result<Page> {
+        Ok(self.state.lock().browse(&browse, now))
+    }
+
+    async fn message(&self, id: MessageId, now: Option<Millis>) -> Result<Option<Detail>> {
+        Ok(self.state.lock().message(id, now))
+    }
+
+    async fn poll(&self, _waiting: &[QueueUid]) -> Result<Vec<QueueUid>> {
+        Ok(Vec::new())
+    }
+
+    async fn maintain(&self, now: Option<Millis>) -> Result<bool> {
+        self.state.lock().maintain(now);
+        Ok(false)
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>> {
+        Ok(self.state.lock().api_keys.values().cloned().collect())
+    }
+
+    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool> {
+        let keys = &mut self.state.lock().api_keys;
+        if keys.contains_key(&key.id) || (only_first && !keys.is_empty()) {
+            return Ok(false);
+        }
+        keys.insert(key.id.clone(), key);
+        Ok(true)
+    }
+
+    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
+        let mut state = self.state.lock();
+        let now = state.clock.now(now);
+        let Some(key) = state
+            .api_keys
+            .get_mut(id)
+            .filter(|k| k.revoked_at.is_none())
+        else {
+            return Ok(false);
+        };
+        key.revoked_at = Some(now);
+        Ok(true)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn lanes(&self) -> Vec<Lane> {
+        let kinds = Kinds {
+            settles: true,
+            publishes: true,
+            receives: true,
+        };
+        vec![Lane {
+            kinds,
+            dedicated: false,
+            max_items: 1_000,
+            max_bytes: 8 << 20,
+        }]
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,633 @@
+//! Load a message as a [`Draft`]; write the difference that the rules made.
+
+use super::rows::{
+    self, DEAD, DELIVERY, ENVELOPE, ENVELOPE_COLUMNS, LEASE, LIFE, StateRow, failed,
+};
+use super::writer::Cycle;
+use crate::error::Result;
+use crate::model::{
+    Counts, Dead, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, MessageId, Millis,
+    Place, QueueUid,
+};
+use crate::rules::{self, Draft, Message, Record};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+/// The incarnations of a queue: what waits and is leased, and the dead letters.
+#[derive(Clone, Copy)]
+pub(super) struct Incarnations {
+    pub(super) live_id: i64,
+    pub(super) dead_id: i64,
+}
+
+/// A message under work: the draft and what is stored now.
+pub(super) struct Loaded {
+    pub(super) draft: Draft,
+    /// As stored; `None` when it is gone.
+    pub(super) before: Option<Message>,
+    pub(super) queue: QueueUid,
+    digest: Option<Vec<u8>>,
+}
+
+/// Loads one message with its history. `None`: there is no trace of it.
+pub(super) fn load(
+    sql: &Connection,
+    incarnations: impl Fn(QueueUid) -> Option<Incarnations>,
+    id: MessageId,
+) -> Result<Option<Loaded>> {
+    let text =
+        format!("-- load message\nSELECT {ENVELOPE}, m.digest FROM message m WHERE m.seq = ?");
+    let found = sql
+        .prepare_cached(&text)
+        .and_then(|mut s| {
+            s.query_row([id.0], |row| {
+                let digest: Option<Vec<u8>> = row.get(ENVELOPE_COLUMNS)?;
+                Ok((rows::envelope(row, 0)?, digest))
+            })
+            .optional()
+        })
+        .map_err(failed)?;
+    let Some(((envelope, expires_at), digest)) = found else {
+        return load_ended(sql, id);
+    };
+    let queue = envelope.queue;
+    let Some(own) = incarnations(queue) else {
+        return Ok(None);
+    };
+    let state = state_row(
+        sql,
+        own,
+        id,
+        9 - envelope.priority,
+        envelope.first_available_at,
+    )
+    .map_err(failed)?;
+    let Some(state) = state.filter(|s| s.queue_id == own.live_id || s.queue_id == own.dead_id)
+    else {
+        // Its row belongs to an incarnation that was purged, or was cleared already.
+        let ended = Ended {
+            end: End::Purged,
+            at: 0,
+            fence: 0,
+            outcome: None,
+        };
+        let history = history(sql, id)?;
+        return Ok(Some(Loaded {
+            draft: Draft::gone(Some(ended), history),
+            before: None,
+            queue,
+            digest,
+        }));
+    };
+    let first = state.life.fence <= 1 && matches!(state.place, Place::Leased(_));
+    let (history, completion) = if first {
+        (Vec::new(), None)
+    } else {
+        (history(sql, id)?, completion(sql, id).map_err(failed)?)
+    };
+    let message = Message {
+        envelope: Arc::new(envelope),
+        life: state.life,
+        place: state.place,
+        completion,
+        expires_at,
+    };
+    let before = Some(message.clone());
+    Ok(Some(Loaded {
+        draft: Draft::of(message, history),
+        before,
+        queue,
+        digest,
+    }))
+}
+
+fn load_ended(sql: &Connection, id: MessageId) -> Result<Option<Loaded>> {
+    const SQL: &str = "-- load ended
+        SELECT how, at, fence, outcome, uid FROM ended WHERE seq = ?";
+    let found = sql
+        .prepare_cached(SQL)
+        .and_then(|mut s| {
+            s.query_row([id.0], |row| Ok((rows::ended(row)?, row.get::<_, i32>(4)?)))
+                .optional()
+        })
+        .map_err(failed)?;
+    let Some((ended, uid)) = found else {
+        return Ok(None);
+    };
+    let draft = Draft::gone(Some(ended), history(sql, id)?);
+    Ok(Some(Loaded {
+        draft,
+        before: None,
+        queue: QueueUid(uid),
+        digest: None,
+    }))
+}
+
+/// The deliveries that are kept, oldest first.
+pub(super) fn history(sql: &Connection, id: MessageId) -> Result<Vec<Delivered>> {
+    let text = format!("-- history\nSELECT {DELIVERY} FROM delivery WHERE seq = ? ORDER BY fence");
+    let mut statement = sql.prepare_cached(&text).map_err(failed)?;
+    let found = statement
+        .query_map([id.0], rows::delivered)
+        .and_then(Iterator::collect);
+    found.map_err(failed)
+}
+
+fn completion(
+    sql: &Connection,
+    id: MessageId,
+) -> rusqlite::Result<Option<crate::model::Completion>> {
+    sql.prepare_cached("-- completion\nSELECT fence, outcome FROM completion WHERE seq = ?")?
+        .query_row([id.0], |row| {
+            Ok(crate::model::Completion {
+                fence: row.get(0)?,
+                outcome: row.get_ref(1)?.as_str_or_null()?.map(Arc::from),
+            })
+        })
+        .optional()
+}
+
+/// Finds the one row that says where a message is. A lease is looked for first: most loads settle one.
+fn state_row(
+    sql: &Connection,
+    own: Incarnations,
+    id: MessageId,
+    rank: u8,
+    first_available_at: Millis,
+) -> rusqlite::Result<Option<StateRow>> {
+    let lease =
+        format!("-- place: lease\nSELECT queue_id, {LIFE}, {LEASE} FROM lease WHERE seq = ?");
+    let row = |place: fn(&rusqlite::Row<'_>) -> rusqlite::Result<Place>| {
+        move |r: &rusqlite::Row<'_>| {
+            Ok(StateRow {
+                queue_id: r.get(0)?,
+                life: rows::life(r, 1)?,
+                place: place(r)?,
+            })
+        }
+    };
+    if let found @ Some(_) = sql
+        .prepare_cached(&lease)?
+        .query_row([id.0], row(|r| rows::lease(r, 6)))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let ready: fn(&rusqlite::Row<'_>) -> rusqlite::Result<Place> = |r| {
+        Ok(Place::Ready {
+            available_at: r.get(6)?,
+        })
+    };
+    let delayed: fn(&rusqlite::Row<'_>) -> rusqlite::Result<Place> =
+        |r| Ok(Place::Delayed { due_at: r.get(6)? });
+    let text = format!(
+        "-- place: ready, moved\nSELECT queue_id, {LIFE}, available_at FROM ready WHERE seq = ? AND moved = 1"
+    );
+    if let found @ Some(_) = sql
+        .prepare_cached(&text)?
+        .query_row([id.0], row(ready))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let text = format!(
+        "-- place: ready\nSELECT queue_id, {LIFE}, available_at FROM ready
+         WHERE queue_id = ? AND rank = ? AND available_at = ? AND seq = ?"
+    );
+    let key = params![own.live_id, rank, first_available_at, id.0];
+    if let found @ Some(_) = sql
+        .prepare_cached(&text)?
+        .query_row(key, row(ready))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let text = format!(
+        "-- place: delayed, moved\nSELECT queue_id, {LIFE}, due_at FROM delayed WHERE seq = ? AND moved = 1"
+    );
+    if let found @ Some(_) = sql
+        .prepare_cached(&text)?
+        .query_row([id.0], row(delayed))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let text = format!(
+        "-- place: delayed\nSELECT queue_id, {LIFE}, due_at FROM delayed WHERE due_at = ? AND seq = ?"
+    );
+    let key = params![first_available_at, id.0];
+    if let found @ Some(_) = sql
+        .prepare_cached(&text)?
+        .query_row(key, row(delayed))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let text = format!("-- place: dead\nSELECT queue_id, {LIFE}, {DEAD} FROM dead WHERE seq = ?");
+    let dead = |r: &rusqlite::Row<'_>| rows::dead(r, 6).map(Place::Dead);
+    if let found @ Some(_) = sql
+        .prepare_cached(&text)?
+        .query_row([id.0], row(dead))
+        .optional()?
+    {
+        return Ok(found);
+    }
+    let text = format!(
+        "-- place: discarded\nSELECT queue_id, {LIFE}, {DEAD}, discarded_at FROM discarded WHERE seq = ?"
+    );
+    sql.prepare_cached(&text)?
+        .query_row([id.0], row(|r| rows::discarded(r, 6)))
+        .optional()
+}
+
+impl Cycle<'_> {
+    /// [`load`] with the incarnations that this transaction sees.
+    pub(super) fn load(&self, id: MessageId) -> Result<Option<Loaded>> {
+        load(
+            self.sql,
+            |uid| {
+                self.queue(uid).map(|q| Incarnations {
+                    live_id: q.live_id,
+                    dead_id: q.dead_id,
+                })
+            },
+            id,
+        )
+    }
+
+    /// Writes what the rules changed in `loaded`, and counts it.
+    pub(super) fn write(&mut self, loaded: &Loaded) -> Result<()> {
+        let Loaded {
+            draft,
+            before,
+            queue,
+            ..
+        } = loaded;
+        let Some(before) = before else { return Ok(()) };
+        let Some(row) = self.queue(*queue) else {
+            return Ok(());
+        };
+        let own = Incarnations {
+            live_id: row.live_id,
+            dead_id: row.dead_id,
+        };
+        self.write_records(before.envelope.id, before.life.fence, draft)
+            .map_err(failed)?;
+        match &draft.message {
+            Some(message) if message == before => {}
+            Some(message) => {
+                self.move_row(own, before, message).map_err(failed)?;
+                if message.completion != before.completion {
+                    self.write_completion(message).map_err(failed)?;
+                }
+                if message.expires_at != before.expires_at {
+                    let sql = "-- new expires_at\nUPDATE message SET expires_at = ? WHERE seq = ?";
+                    let values = params![message.expires_at, message.envelope.id.0];
+                    self.sql
+                        .prepare_cached(sql)
+                        .and_then(|mut s| s.execute(values))
+                        .map_err(failed)?;
+                }
+                if matches!(message.place, Place::Ready { .. }) {
+                    self.stir.add_ready(*queue, 1);
+                }
+            }
+            None => {
+                self.delete_row(own, before).map_err(failed)?;
+                self.write_end(loaded, before, &row).map_err(failed)?;
+            }
+        }
+        let delta = rules::counts_delta(Some(&before.place), draft);
+        let live = Counts { dead: 0, ..delta };
+        let dead = Counts {
+            dead: delta.dead,
+            ..Counts::default()
+        };
+        if live != Counts::default() {
+            self.count(own.live_id, *queue, &live);
+        }
+        if dead != Counts::default() {
+            self.count(own.dead_id, *queue, &dead);
+        }
+        Ok(())
+    }
+
+    fn move_row(
+        &mut self,
+        own: Incarnations,
+        before: &Message,
+        after: &Message,
+    ) -> rusqlite::Result<()> {
+        if let (Place::Leased(_), Place::Leased(lease)) = (&before.place, &after.place) {
+            let sql = "-- extend\nUPDATE lease SET expires_at = ? WHERE seq = ?";
+            self.sql
+                .prepare_cached(sql)?
+                .execute(params![lease.expires_at, after.envelope.id.0])?;
+            self.due_at(lease.expires_at);
+            return Ok(());
+        }
+        self.delete_row(own, before)?;
+        self.insert_row(own, after)
+    }
+
+    /// Removes the row that says where the message is.
+    fn delete_row(&self, own: Incarnations, message: &Message) -> rusqlite::Result<()> {
+        let id = message.envelope.id.0;
+        let deleted = match &message.place {
+            Place::Leased(_) => self.sql.prepare_cached("DELETE FROM lease WHERE seq = ?")?.execute([id])?,
+            Place::Ready { available_at } => self
+                .sql
+                .prepare_cached("DELETE FROM ready WHERE queue_id = ? AND rank = ? AND available_at = ? AND seq = ?")?
+                .execute(params![own.live_id, 9 - message.envelope.priority, available_at, id])?,
+            Place::Delayed { due_at } => {
+                self.sql.prepare_cached("DELETE FROM delayed WHERE due_at = ? AND seq = ?")?.execute(params![due_at, id])?
+            }
+            Place::Dead(dead) => self
+                .sql
+                .prepare_cached("DELETE FROM dead WHERE queue_id = ? AND died_at = ? AND seq = ?")?
+                .execute(params![own.dead_id, dead.died_at, id])?,
+            Place::Discarded(_) => self.sql.prepare_cached("DELETE FROM discarded WHERE seq = ?")?.execute([id])?,
+        };
+        if deleted == 1 {
+            Ok(())
+        } else {
+            Err(rusqlite::Error::StatementChangedRows(deleted))
+        }
+    }
+
+    /// Adds the row that says where the message is.
+    pub(super) fn insert_row(
+        &mut self,
+        own: Incarnations,
+        message: &Message,
+    ) -> rusqlite::Result<()> {
+        let id = message.envelope.id.0;
+        let rank = 9 - message.envelope.priority;
+        let Life {
+            fence,
+            attempts,
+            expirations,
+            releases,
+            redrives,
+        } = message.life;
+        let moved = |at: Millis| at != message.envelope.first_available_at || fence > 0;
+        match &message.place {
+            Place::Ready { available_at } => {
+                let sql = "-- into ready\nINSERT INTO ready (queue_id, rank, available_at, seq, fence, attempts, expirations,
+                    releases, redrives, moved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                self.sql.prepare_cached(sql)?.execute(params![
+                    own.live_id,
+                    rank,
+                    available_at,
+                    id,
+                    fence,
+                    attempts,
+                    expirations,
+                    releases,
+                    redrives,
+                    moved(*available_at)
+                ])?;
+                self.watch_expiry(message)?;
+            }
+            Place::Delayed { due_at } => {
+                let sql = "-- into delayed\nINSERT INTO delayed (due_at, seq, queue_id, rank, fence, attempts, expirations,
+                    releases, redrives, moved) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                self.sql.prepare_cached(sql)?.execute(params![
+                    due_at,
+                    id,
+                    own.live_id,
+                    rank,
+                    fence,
+                    attempts,
+                    expirations,
+                    releases,
+                    redrives,
+                    moved(*due_at)
+                ])?;
+                self.due_at(*due_at);
+                self.watch_expiry(message)?;
+            }
+            Place::Leased(lease) => {
+                let sql = "-- into lease\nINSERT INTO lease (seq, queue_id, rank, available_at, leased_at, expires_at, fence,
+                    attempts, expirations, releases, redrives, bounds, worker) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                self.sql.prepare_cached(sql)?.execute(params![
+                    id,
+                    own.live_id,
+                    rank,
+                    lease.available_at,
+                    lease.leased_at,
+                    lease.expires_at,
+                    fence,
+                    attempts,
+                    expirations,
+                    releases,
+                    redrives,
+                    lease.bounds.bits(),
+                    lease.worker.as_deref()
+                ])?;
+                self.due_at(lease.expires_at);
+            }
+            Place::Dead(dead) => self.insert_dead("dead", own, message, dead, None)?,
+            Place::Discarded(d) => {
+                self.insert_dead("discarded", own, message, &d.dead, Some(d.discarded_at))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert_dead(
+        &self,
+        table: &str,
+        own: Incarnations,
+        message: &Message,
+        dead: &Dead,
+        discarded_at: Option<Millis>,
+    ) -> rusqlite::Result<()> {
+        let (column, value) = if discarded_at.is_some() {
+            (", discarded_at", ", ?")
+        } else {
+            ("", "")
+        };
+        let text = format!(
+            "-- into {table}\nINSERT INTO {table} (queue_id, seq, rank, fence, attempts, expirations, releases, redrives,
+             {DEAD}{column}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?{value})"
+        );
+        let Life {
+            fence,
+            attempts,
+            expirations,
+            releases,
+            redrives,
+        } = message.life;
+        let rank = 9 - message.envelope.priority;
+        let limit = dead.limit.map(crate::model::Limit::code);
+        let mut values: Vec<&dyn rusqlite::ToSql> = vec![
+            &own.dead_id,
+            &message.envelope.id.0,
+            &rank,
+            &fence,
+            &attempts,
+        ];
+        let code = dead.error_code.as_deref();
+        let reason = dead.reason.code();
+        values.extend([
+            &expirations as &dyn rusqlite::ToSql,
+            &releases,
+            &redrives,
+            &dead.died_at,
+            &reason,
+            &limit,
+        ]);
+        values.extend([&dead.by_expiry as &dyn rusqlite::ToSql, &dead.edited, &code]);
+        if let Some(at) = &discarded_at {
+            values.push(at);
+        }
+        self.sql
+            .prepare_cached(&text)?
+            .execute(values.as_slice())
+            .map(|_| ())
+    }
+
+    /// A waiting message with an `expires_at` is in the list that the sweep reads; a leased one need not be.
+    fn watch_expiry(&mut self, message: &Message) -> rusqlite::Result<()> {
+        let Some(at) = message.expires_at else {
+            return Ok(());
+        };
+        let sql = "INSERT INTO expiring (expires_at, seq) VALUES (?, ?) ON CONFLICT DO NOTHING";
+        self.sql
+            .prepare_cached(sql)?
+            .execute(params![at, message.envelope.id.0])?;
+        self.due_at(at);
+        Ok(())
+    }
+
+    fn write_completion(&self, message: &Message) -> rusqlite::Result<()> {
+        let id = message.envelope.id.0;
+        match &message.completion {
+            Some(completion) => self
+                .sql
+                .prepare_cached("INSERT INTO completion (seq, fence, outcome) VALUES (?, ?, ?) ON CONFLICT DO NOTHING")?
+                .execute(params![id, completion.fence, completion.outcome.as_deref()])?,
+            None => self.sql.prepare_cached("DELETE FROM completion WHERE seq = ?")?.execute([id])?,
+        };
+        Ok(())
+    }
+
+    fn write_records(&self, id: MessageId, fence: i32, draft: &Draft) -> rusqlite::Result<()> {
+        // The plain end, a first delivery acked, leaves no history.
+        let plain = draft.message.is_none()
+            && fence <= 1
+            && draft.ended.as_ref().is_some_and(|e| e.outcome.is_none());
+        for record in &draft.records {
+            match record {
+                Record::Put(d) if plain && d.cause == crate::model::Cause::Ack && !d.late => {}
+                Record::Put(d) => {
+                    let sql = "-- history, put\nINSERT INTO delivery (seq, fence, attempt, leased_at, ended_at, cause, late,
+                        worker, code, detail, truncated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                        ON CONFLICT (seq, fence) DO UPDATE SET attempt = excluded.attempt, ended_at = excluded.ended_at,
+                            cause = excluded.cause, late = excluded.late, code = excluded.code,
+                            detail = excluded.detail, truncated = excluded.truncated";
+                    self.sql.prepare_cached(sql)?.execute(params![
+                        id.0,
+                        d.fence,
+                        d.attempt,
+                        d.leased_at,
+                        d.ended_at,
+                        d.cause.code(),
+                        d.late,
+                        d.worker.as_deref(),
+                        d.failure.code.as_deref(),
+                        d.failure.detail.as_deref(),
+                        d.failure.truncated
+                    ])?;
+                    if d.fence > HISTORY_HEAD + HISTORY_TAIL {
+                        self.sql
+                            .prepare_cached("-- history, cut\nDELETE FROM delivery WHERE seq = ? AND fence > ? AND fence <= ?")?
+                            .execute(params![id.0, HISTORY_HEAD, d.fence - HISTORY_TAIL])?;
+                    }
+                }
+                Record::Drop(fence) => {
+                    let sql = "-- history, drop\nDELETE FROM delivery WHERE seq = ? AND fence = ?";
+                    self.sql
+                        .prepare_cached(sql)?
+                        .execute(params![id.0, fence])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the end of a message: what is remembered of it, and what goes with it.
+    fn write_end(
+        &self,
+        loaded: &Loaded,
+        before: &Message,
+        queue: &super::writer::QueueRow,
+    ) -> rusqlite::Result<()> {
+        let Some(ended) = &loaded.draft.ended else {
+            return Ok(());
+        };
+        let envelope = &before.envelope;
+        let id = envelope.id.0;
+        let kept_until = rules::end_kept_until(envelope, ended.at, &queue.policy);
+        let remembered = rules::remembers_end(envelope, before.life.fence, ended, &queue.policy);
+        if remembered {
+            let sql = "-- ended\nINSERT INTO ended (seq, uid, how, at, published_at, fence, key, outcome, keep_until)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            self.sql.prepare_cached(sql)?.execute(params![
+                id,
+                envelope.queue.0,
+                ended.end.code(),
+                ended.at,
+                envelope.created_at,
+                ended.fence,
+                envelope.key.as_deref(),
+                ended.outcome.as_deref(),
+                kept_until
+            ])?;
+        } else if before.life.fence > 1 || !loaded.draft.records.is_empty() {
+            self.sql
+                .prepare_cached("DELETE FROM delivery WHERE seq = ?")?
+                .execute([id])?;
+        }
+        self.sql
+            .prepare_cached("DELETE FROM message WHERE seq = ?")?
+            .execute([id])?;
+        if before.completion.is_some() {
+            self.sql
+                .prepare_cached("DELETE FROM completion WHERE seq = ?")?
+                .execute([id])?;
+        }
+        if let Some(at) = before.expires_at {
+            let sql = "DELETE FROM expiring WHERE expires_at = ? AND seq = ?";
+            self.sql.prepare_cached(sql)?.execute(params![at, id])?;
+        }
+        if let Some(key) = &envelope.key {
+            let values = params![envelope.queue.0, &**key, id];
+            self.sql
+                .prepare_cached("DELETE FROM keyed WHERE uid = ? AND key = ? AND seq = ?")?
+                .execute(values)?;
+            let sql = "UPDATE unique_key SET keep_until = ? WHERE uid = ? AND key = ? AND seq = ?";
+            let values = params![kept_until, envelope.queue.0, &**key, id];
+            self.sql.prepare_cached(sql)?.execute(values)?;
+        }
+        if let Some(digest) = &loaded.digest {
+            // Within a window of the publish, the row's own time keeps the id long enough.
+            if envelope
+                .created_at
+                .saturating_add(queue.policy.dedupe_window_ms)
+                <= self.now
+            {
+                let sql =
+                    "UPDATE dedupe SET kept_from = ? WHERE uid = ? AND digest = ? AND seq = ?";
+                self.sql.prepare_cached(sql)?.execute(params![
+                    self.now,
+                    envelope.queue.0,
+                    digest,
+                    id
+                ])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,381 @@
+//! Background work in small steps: purged incarnations, memories that are over, dead-letter retention, checkpoints.
+
+use super::rows::failed;
+use super::writer::{Cycle, Writer};
+use super::{Inner, connect, operate, publish};
+use crate::error::{Result, StoreError};
+use crate::model::{
+    Counts, DISCARD_UNDO_MS, End, MessageId, Millis, OPERATION_MEMORY_MS, QueueUid,
+};
+use crate::rules;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::path::Path;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Rows per step and kind: a few milliseconds, so that callers hardly notice.
+const STEP: u32 = 500;
+/// Frames (4 KiB pages) in the WAL from which the checkpointer begins: 4 MiB.
+const PASSIVE_FRAMES: i64 = 1_000;
+/// Frames from which the writer waits for the checkpoint, so that the WAL begins anew: 256 MiB.
+const RESTART_FRAMES: i64 = 65_536;
+/// How often the checkpointer looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+impl Writer {
+    /// One step of everything; a transaction that found nothing to write costs no fsync. `true`: there is more to do now.
+    pub(super) fn maintain(&mut self, now: Option<Millis>) -> Result<bool> {
+        let now = self.catch_up(now)?;
+        let (more, _, _) = self.transact(Some(now), |cycle| {
+            let mut more = clear_trash(cycle)?;
+            more |= expire_dead(cycle)?;
+            more |= forget_discarded(cycle)?;
+            more |= forget_ends(cycle)?;
+            sweep_request_ids(cycle)?;
+            Ok(more)
+        })?;
+        Ok(more)
+    }
+}
+
+/// Takes one purged message out for good. Its end is remembered where a request id or a key could ask for it.
+pub(super) fn clear(cycle: &Cycle<'_>, id: MessageId) -> Result<()> {
+    const REMEMBER: &str = "-- clear: remember the end
+        INSERT INTO ended (seq, uid, how, at, published_at, fence, key, outcome, keep_until)
+        SELECT seq, uid, ?2, ?3, created_at, 0, key, NULL, ?3 + ?4 FROM message
+        WHERE seq = ?1 AND (digest IS NOT NULL OR key IS NOT NULL) ON CONFLICT DO NOTHING";
+    const KEYED: &str = "DELETE FROM keyed WHERE (uid, key, seq) IN (SELECT uid, key, seq FROM message WHERE seq = ? AND key IS NOT NULL)";
+    const UNIQUE: &str = "UPDATE unique_key SET keep_until = ?2 + ?3 WHERE seq = ?1
+        AND (uid, key) IN (SELECT uid, key FROM message WHERE seq = ?1 AND key IS NOT NULL)";
+    const REQUEST_ID: &str = "UPDATE dedupe SET kept_from = ?2 WHERE seq = ?1
+        AND (uid, digest) IN (SELECT uid, digest FROM message WHERE seq = ?1 AND digest IS NOT NULL AND created_at + ?3 <= ?2)";
+    const EXPIRING: &str = "DELETE FROM expiring WHERE seq = ?1
+        AND expires_at = (SELECT expires_at FROM message WHERE seq = ?1)";
+    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<()> {
+        cycle
+            .sql
+            .prepare_cached(sql)
+            .and_then(|mut s| s.execute(values))
+            .map(|_| ())
+            .map_err(failed)
+    };
+    let uid: Option<i32> = cycle
+        .sql
+        .prepare_cached("SELECT uid FROM message WHERE seq = ?")
+        .and_then(|mut s| s.query_row([id.0], |r| r.get(0)).optional())
+        .map_err(failed)?;
+    let policy = uid
+        .and_then(|uid| cycle.queue(QueueUid(uid)))
+        .map(|q| q.policy)
+        .unwrap_or_default();
+    let plain = policy
+        .dedupe_window_ms
+        .saturating_mul(2)
+        .max(crate::model::MIN_END_MEMORY_MS);
+    // A key that is kept for ever is not bound by keep_until; its record is.
+    let kept = policy.key_retention_ms.map_or(plain, |k| k.max(plain));
+    run(REMEMBER, &[&id.0, &End::Purged.code(), &cycle.now, &kept])?;
+    if policy.key_retention_ms.is_some() {
+        run(UNIQUE, &[&id.0, &cycle.now, &kept])?;
+    }
+    run(REQUEST_ID, &[&id.0, &cycle.now, &policy.dedupe_window_ms])?;
+    run(KEYED, &[&id.0])?;
+    run(EXPIRING, &[&id.0])?;
+    for sql in [
+        "DELETE FROM message WHERE seq = ?",
+        "DELETE FROM delivery WHERE seq = ?",
+        "DELETE FROM completion WHERE seq = ?",
+        "DELETE FROM lease WHERE seq = ?",
+    ] {
+        run(sql, &[&id.0])?;
+    }
+    Ok(())
+}
+
+/// Clears a step of the oldest purged incarnation; when it is empty, folds its numbers into the present one.
+fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
+    let oldest: Option<(i64, i32, i64)> = cycle
+        .sql
+        .prepare_cached("SELECT id, uid, kind FROM trash ORDER BY since, id LIMIT 1")
+        .and_then(|mut s| {
+            s.query_row([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
+                .optional()
+        })
+        .map_err(failed)?;
+    let Some((id, uid, kind)) = oldest else {
+        return Ok(false);
+    };
+    let tables: &[&str] = if kind == 0 {
+        &["ready", "delayed", "lease"]
+    } else {
+        &["dead", "discarded"]
+    };
+    let mut cleared = 0;
+    for table in tables {
+        let order = match *table {
+            "ready" => "queue_id, rank, available_at, seq",
+            "delayed" => "due_at, seq",
+            "dead" => "queue_id, died_at, seq",
+            _ => "seq",
+        };
+        let text = format!("-- clear {table}\nSELECT seq FROM {table} WHERE queue_id = ? LIMIT ?");
+        let found: Vec<MessageId> = cycle
+            .sql
+            .prepare_cached(&text)
+            .and_then(|mut s| {
+                s.query_map(params![id, STEP], |r| r.get(0).map(MessageId))?
+                    .collect()
+            })
+            .map_err(failed)?;
+        for message in &found {
+            clear(cycle, *message)?;
+        }
+        let text = format!(
+            "-- clear {table} rows\nDELETE FROM {table} WHERE ({order}) IN
+             (SELECT {order} FROM {table} WHERE queue_id = ? LIMIT ?)"
+        );
+        if !found.is_empty() {
+            cycle
+                .sql
+                .prepare_cached(&text)
+                .and_then(|mut s| s.execute(params![id, STEP]))
+                .map_err(failed)?;
+        }
+        cleared += found.len();
+    }
+    if cleared == 0 {
+        fold(cycle, id, QueueUid(uid));
+        cycle
+            .sql
+            .execute("DELETE FROM trash WHERE id = ?", [id])
+            .map_err(failed)?;
+    }
+    Ok(true)
+}
+
+/// Moves the numbers of a cleared incarnation to the present one; what it still held counts as purged.
+fn fold(cycle: &mut Cycle<'_>, id: i64, uid: QueueUid) {
+    let Some(queue) = cycle.queue(uid) else {
+        return;
+    };
+    let old = cycle.counts_of(id);
+    let held = old.delayed + old.ready + old.leased + old.dead;
+    let totals = Counts {
+        delayed: 0,
+        ready: 0,
+        leased: 0,
+        dead: 0,
+        purged: old.purged + held,
+        ..old
+    };
+    cycle.count(queue.live_id, uid, &totals);
+    cycle.count(id, uid, &negative(&old));
+}
+
+fn negative(counts: &Counts) -> Counts {
+    Counts {
+        delayed: -counts.delayed,
+        ready: -counts.ready,
+        leased: -counts.leased,
+        dead: -counts.dead,
+        accepted: -counts.accepted,
+        reopened: -counts.reopened,
+        acked: -counts.acked,
+        discarded: -counts.discarded,
+        purged: -counts.purged,
+        dead_letter_expired: -counts.dead_letter_expired,
+        delivered: -counts.delivered,
+        redriven: -counts.redriven,
+    }
+}
+
+/// Ends dead letters past the retention of their queue.
+fn expire_dead(cycle: &mut Cycle<'_>) -> Result<bool> {
+    const SQL: &str = "-- dead-letter retention
+        SELECT seq FROM dead WHERE queue_id = ? AND died_at <= ? ORDER BY died_at, seq LIMIT ?";
+    let bounded: Vec<_> = cycle
+        .known
+        .queues
+        .values()
+        .filter_map(|q| {
+            q.policy
+                .dead_letter_retention_ms
+                .map(|kept| (q.clone(), cycle.now - kept))
+        })
+        .collect();
+    let mut more = false;
+    for (queue, until) in bounded {
+        let over: Vec<MessageId> = cycle
+            .sql
+            .prepare_cached(SQL)
+            .and_then(|mut s| {
+                s.query_map(params![queue.dead_id, until, STEP], |r| {
+                    r.get(0).map(MessageId)
+                })?
+                .collect()
+            })
+            .map_err(failed)?;
+        more |= over.len() == STEP as usize;
+        for id in over {
+            let Some(mut loaded) = cycle.load(id)? else {
+                continue;
+            };
+            if rules::operate::expire_dead(&mut loaded.draft, &queue.policy, cycle.now) {
+                cycle.write(&loaded)?;
+                operate::audit(
+                    cycle,
+                    "policy",
+                    "dead-letter-expired",
+                    Some(queue.uid),
+                    Some(id),
+                    None,
+                )?;
+            }
+        }
+    }
+    Ok(more)
+}
+
+/// Drops the payload of dead letters that were discarded long ago; the record of the end stays.
+fn forget_discarded(cycle: &mut Cycle<'_>) -> Result<bool> {
+    const SQL: &str =
+        "-- discarded, undo over\nSELECT seq FROM discarded WHERE discarded_at <= ? LIMIT ?";
+    let over: Vec<MessageId> = cycle
+        .sql
+        .prepare_cached(SQL)
+        .and_then(|mut s| {
+            s.query_map(params![cycle.now - DISCARD_UNDO_MS, STEP], |r| {
+                r.get(0).map(MessageId)
+            })?
+            .collect()
+        })
+        .map_err(failed)?;
+    let more = over.len() == STEP as usize;
+    for id in over {
+        let Some(mut loaded) = cycle.load(id)? else {
+            continue;
+        };
+        rules::operate::forget_discarded(&mut loaded.draft);
+        cycle.write(&loaded)?;
+    }
+    Ok(more)
+}
+
+/// Drops memories that are over: records of ends with their histories, keys, answers to operators.
+fn forget_ends(cycle: &mut Cycle<'_>) -> Result<bool> {
+    const HISTORY: &str = "-- ends over: histories
+        DELETE FROM delivery WHERE seq IN (SELECT seq FROM ended WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
+    const ENDS: &str = "-- ends over
+        DELETE FROM ended WHERE seq IN (SELECT seq FROM ended WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
+    const KEYS: &str = "-- keys over
+        DELETE FROM unique_key WHERE (uid, key) IN
+            (SELECT uid, key FROM unique_key WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
+    const ANSWERS: &str = "-- answers over
+        DELETE FROM operation WHERE request_id IN (SELECT request_id FROM operation WHERE at <= ?1 ORDER BY at LIMIT ?2)";
+    let mut more = false;
+    for (sql, until) in [
+        (HISTORY, cycle.now),
+        (ENDS, cycle.now),
+        (KEYS, cycle.now),
+        (ANSWERS, cycle.now - OPERATION_MEMORY_MS),
+    ] {
+        let gone = cycle
+            .sql
+            .prepare_cached(sql)
+            .and_then(|mut s| s.execute(params![until, STEP]))
+            .map_err(failed)?;
+        more |= gone >= STEP as usize && sql != HISTORY;
+    }
+    Ok(more)
+}
+
+/// Walks the request ids with a cursor and drops those that are free. A free one that is still there does no harm: publish
+/// looks at its time; this only gives the space back.
+fn sweep_request_ids(cycle: &mut Cycle<'_>) -> Result<()> {
+    const SQL: &str = "-- request ids: the next step of the walk
+        SELECT uid, digest, seq, kept_from FROM dedupe WHERE (uid, digest) > (?, ?) ORDER BY uid, digest LIMIT ?";
+    let (uid, digest) = cycle
+        .known
+        .dedupe_cursor
+        .clone()
+        .unwrap_or((QueueUid(i32::MIN), Vec::new()));
+    let rows: Vec<(i32, Vec<u8>, i64, Millis)> = cycle
+        .sql
+        .prepare_cached(SQL)
+        .and_then(|mut s| {
+            s.query_map(params![uid.0, digest, STEP], |r| {
+                Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?))
+            })?
+            .collect()
+        })
+        .map_err(failed)?;
+    cycle.known.dedupe_cursor = if rows.len() < STEP as usize {
+        None
+    } else {
+        rows.last().map(|r| (QueueUid(r.0), r.1.clone()))
+    };
+    for (uid, digest, seq, kept_from) in rows {
+        let Some(queue) = cycle.queue(QueueUid(uid)) else {
+            continue;
+        };
+        let free = rules::request_id_is_free(kept_from, queue.policy.dedupe_window_ms, cycle.now);
+        if free && !publish::message_exists(cycle, seq)? {
+            let sql = "DELETE FROM dedupe WHERE uid = ? AND digest = ?";
+            cycle
+                .sql
+                .prepare_cached(sql)
+                .and_then(|mut s| s.execute(params![uid, digest]))
+                .map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts the thread that moves WAL frames into the database file beside the writer, so that no caller waits for it. It ends
+/// with the store.
+pub(super) fn spawn_checkpointer(inner: Weak<Inner>, path: &Path) -> Result<()> {
+    let connection = connect(path, false)?;
+    let run = move || {
+        while let Some(store) = inner.upgrade() {
+            if store.closing.load(Ordering::Relaxed) {
+                break;
+            }
+            checkpoint(&store, &connection);
+            drop(store);
+            std::thread::sleep(LOOK);
+        }
+    };
+    let thread = std::thread::Builder::new().name("quita-checkpoint".into());
+    thread
+        .spawn(run)
+        .map(|_| ())
+        .map_err(StoreError::unavailable)
+}
+
+fn checkpoint(store: &Inner, connection: &Connection) {
+    let mut wal = store.path.as_os_str().to_os_string();
+    wal.push("-wal");
+    let bytes = std::fs::metadata(&wal).map_or(0, |m| m.len() as i64);
+    let frames = bytes / 4_096;
+    if frames < PASSIVE_FRAMES {
+        return;
+    }
+    let passive: rusqlite::Result<(i64, i64, i64)> =
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?))
+        });
+    match passive {
+        Ok((_, log, _)) if log >= RESTART_FRAMES => {
+            let restarted = store.write(|writer| Ok(writer.checkpoint()));
+            if !matches!(restarted, Ok(true)) {
+                tracing::warn!(
+                    frames = log,
+                    "the WAL could not begin anew: a reader has been open for long"
+                );
+            }
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "a checkpoint failed"),
+    }
+}

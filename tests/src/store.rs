@@ -1,0 +1,83 @@
+//! Which stores there are, and how a case runs on each.
+
+use crate::fixture::Fixture;
+use crate::postgres;
+use quita_storage::backend::Backend;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// The specification.
+    Memory,
+}
+
+impl Store {
+    /// Every kind, the specification first.
+    pub const ALL: &'static [Self] = &[Self::Memory];
+}
+
+/// An open, empty store and what must live as long as it does.
+pub struct Opened {
+    /// The store.
+    pub backend: Arc<dyn Backend>,
+    directory: Option<TempDir>,
+    database: Option<postgres::Database>,
+}
+
+impl Opened {
+    /// Closes the store and removes what it stood on.
+    pub async fn close(self) {
+        self.backend.close().await;
+        drop(self.backend);
+        drop(self.directory);
+        if let Some(database) = self.database {
+            database.drop().await;
+        }
+    }
+}
+
+/// Opens an empty store; `None` when this machine has none of the kind, which was said.
+pub async fn open(store: Store) -> Option<Opened> {
+    let (directory, database) = (None, None);
+    let backend = match store {
+        Store::Memory => quita_storage::memory::open(),
+    };
+    Some(Opened {
+        backend,
+        directory,
+        database,
+    })
+}
+
+/// Runs one case on a store of its own, and checks afterwards what holds after every case: see [`Fixture::audit`].
+pub fn run(store: Store, case: &impl AsyncFn(&Fixture)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let Some(opened) = open(store).await else {
+            return;
+        };
+        let fixture = Fixture::new(opened.backend.clone());
+        case(&fixture).await;
+        fixture.audit().await;
+        drop(fixture);
+        opened.close().await;
+    });
+}
+
+/// Makes each named case a test on every store: `a_fact::memory`, `a_fact::sqlite`, …
+#[macro_export]
+macro_rules! on_every_store {
+    ($($case:ident),+ $(,)?) => { $(
+        mod $case {
+            #[test]
+            fn memory() {
+                $crate::run($crate::Store::Memory, &super::$case);
+            }
+        }
+    )+ };
+}
