@@ -12,9 +12,11 @@ mod client;
 mod lifecycle;
 mod load;
 mod meters;
+mod postgres;
 mod process;
 mod report;
 mod rows;
+mod server;
 mod subject;
 
 use clap::{Parser, ValueEnum};
@@ -102,12 +104,16 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
     });
     let length = Duration::from_secs_f64(arguments.seconds);
     let mut chosen = rows::chosen(only, &arguments.rows);
-    let subjects = Subjects::prepare(
-        arguments.server.clone(),
-        arguments.directory.clone(),
-        &mut chosen,
-    )
-    .await?;
+    if chosen.iter().any(|row| row.subject == Subject::Postgres) && !postgres::is_there().await {
+        eprintln!("no PostgreSQL here: its rows are left out");
+        chosen.retain(|row| row.subject != Subject::Postgres);
+    }
+    let program = server::program(arguments.server.clone())?;
+    let directory = arguments
+        .directory
+        .clone()
+        .or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
+    let subjects = Subjects::prepare(program, directory.ok_or("no directory for stores")?).await?;
     let mut results: Vec<(Row, Vec<Figures>)> =
         chosen.into_iter().map(|row| (row, Vec::new())).collect();
     for repetition in 1..=arguments.repeat {

@@ -19,9 +19,9 @@ impl Owned {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        child
-            .map(Self)
-            .map_err(|error| format!("cannot start {:?}: {error}", command.get_program()).into())
+        child.map(Self).map_err(|error| {
+            format!("cannot start {}: {error}", command.get_program().display()).into()
+        })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -54,27 +54,38 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
 
 /// CPU seconds of a process and everything under it, ended children included.
 pub(crate) fn tree_cpu_seconds(root: u32) -> f64 {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return 0.0;
+    tree(root)
+        .iter()
+        .map(|(_, stat)| stat.own + stat.ended_children)
+        .sum()
+}
+
+/// The first process under `root`, nearest first, that runs a program of this name.
+pub(crate) fn descendant_named(root: u32, name: &str) -> Option<u32> {
+    let runs = |pid: u32| {
+        read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
     };
-    let all: Vec<(u32, Stat)> = entries
-        .flatten()
+    tree(root)
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .find(|pid| *pid != root && runs(*pid))
+}
+
+/// `root` and its descendants, nearest first.
+fn tree(root: u32) -> Vec<(u32, Stat)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut all: Vec<(u32, Stat)> = entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(|pid| Some((pid, stat(pid)?)))
         .collect();
-    let mut sum = 0.0;
-    let mut open = vec![root];
-    while let Some(pid) = open.pop() {
-        if let Some((_, stat)) = all.iter().find(|(id, _)| *id == pid) {
-            sum += stat.own + stat.ended_children;
-        }
-        open.extend(
-            all.iter()
-                .filter(|(_, stat)| stat.parent == pid)
-                .map(|(id, _)| *id),
-        );
+    let mut found: Vec<(u32, Stat)> = all.extract_if(.., |(pid, _)| *pid == root).collect();
+    let mut next = 0;
+    while let Some((parent, _)) = found.get(next) {
+        let parent = *parent;
+        found.extend(all.extract_if(.., |(_, stat)| stat.parent == parent));
+        next += 1;
     }
-    sum
+    found
 }
 
 /// Memory of a process in MiB: what it maps (RSS) and its share of it (PSS).
