@@ -164,7 +164,7 @@ fn lines(
         Line {
             name: "replays at the gateway",
             found: gateway.replays.to_string(),
-            expected: format!("each of {} unanswered", evidence.unanswered.len()),
+            expected: format!("all {} unanswered", evidence.unanswered.len()),
             right: lost.is_empty(),
         },
         told("failures at the gateway", gateway.failures),

@@ -92,7 +92,7 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .create(true)
         .append(true)
         .open(log_file(data))?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = program()?;
     command
         .arg("serve")
         .arg("--listen")
@@ -112,6 +112,17 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .stderr(log)
         .kill_on_drop(true);
     Ok(command.spawn()?)
+}
+
+/// This program, without the settings of a real server that may be set around it.
+fn program() -> Outcome<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("QUITA_") {
+            command.env_remove(name);
+        }
+    }
+    Ok(command)
 }
 
 fn key_file(data: &Path) -> PathBuf {
@@ -153,7 +164,7 @@ impl WorkerProcess {
     /// Starts the n-th worker.
     pub(super) fn start(recipe: &Recipe, number: u32) -> Outcome<Self> {
         let name = format!("worker-{number}");
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = program()?;
         command
             .arg("demo-worker")
             .args(["--server", &recipe.server, "--gateway", &recipe.gateway]);

@@ -19,13 +19,13 @@ const CANCELLED_CARDS: usize = 12;
 pub(super) const MAX_ATTEMPTS: u32 = 5;
 /// Deliveries that may run out.
 pub(super) const MAX_LEASE_EXPIRATIONS: u32 = 3;
-/// A lease is this long plus four times what the gateway takes: long against the server's absence, short enough to see
-/// the killed worker's charges come again.
+/// A lease is this long plus eight times what the gateway takes: long against the server's absence and against waiting
+/// behind other charges, short enough to see the killed worker's charges come again.
 const LEASE: Duration = Duration::from_secs(4);
 /// How long the server stays dead: workers must notice.
 const SERVER_ABSENCE: Duration = Duration::from_millis(300);
-/// What is still undecided when nothing has moved for so long is left over.
-const STANDSTILL: Duration = Duration::from_secs(45);
+/// What is still undecided when nothing has moved for two leases and this long is left over.
+const STANDSTILL: Duration = Duration::from_secs(30);
 
 /// Shares of the batch that the gateway has decided when the next thing goes wrong, in percent.
 const KILL_WORKER_AT: usize = 15;
@@ -58,6 +58,7 @@ pub(super) async fn play(args: &DemoArgs) -> Outcome<Account> {
     };
     let mut stage = Stage {
         messages: args.messages,
+        latency,
         bar: progress_bar(args.messages),
         start,
         gateway,
@@ -72,7 +73,7 @@ pub(super) async fn play(args: &DemoArgs) -> Outcome<Account> {
         "seed {seed}: {} charges, {} workers, gateway {latency:?}",
         args.messages, args.workers
     ));
-    let acts = stage.perform(args.workers, LEASE + 4 * latency).await?;
+    let acts = stage.perform(args.workers).await?;
     stage.bar.finish_and_clear();
     stage.say("counting");
     let evidence = Evidence {
@@ -108,6 +109,7 @@ struct Acts {
 
 struct Stage {
     messages: u32,
+    latency: Duration,
     bar: ProgressBar,
     start: Instant,
     gateway: Arc<Gateway>,
@@ -120,8 +122,8 @@ struct Stage {
 }
 
 impl Stage {
-    async fn perform(&mut self, workers: u32, lease: Duration) -> Outcome<Acts> {
-        self.create_queue(lease).await?;
+    async fn perform(&mut self, workers: u32) -> Outcome<Acts> {
+        self.create_queue().await?;
         let first = charges::publish(&self.client, &self.queue, self.messages, 1).await?;
         self.say(&format!("published {}", first.created));
         for _ in 0..workers {
@@ -166,9 +168,17 @@ impl Stage {
         })
     }
 
-    async fn create_queue(&self, lease: Duration) -> Outcome<()> {
+    fn lease(&self) -> Duration {
+        LEASE + 8 * self.latency
+    }
+
+    fn stands_still(&self, since: Instant) -> bool {
+        since.elapsed() > STANDSTILL + 2 * self.lease()
+    }
+
+    async fn create_queue(&self) -> Outcome<()> {
         let policy = json!({
-            "visibility_timeout_seconds": lease.as_secs_f64(),
+            "visibility_timeout_seconds": self.lease().as_secs_f64(),
             "max_attempts": MAX_ATTEMPTS,
             "max_lease_expirations": MAX_LEASE_EXPIRATIONS,
             "backoff": { "type": "exponential", "base_seconds": 0.1, "factor": 2, "max_seconds": 2, "jitter": "equal" },
@@ -225,7 +235,7 @@ impl Stage {
         self.gateway.hold(worker);
         let since = Instant::now();
         while self.gateway.unanswered() < self.recipe.slots as usize / 2 + 1
-            && since.elapsed() < LEASE / 4
+            && since.elapsed() < LEASE / 4 + 2 * self.latency
         {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -243,7 +253,7 @@ impl Stage {
             }
             if decided > moved.0 {
                 moved = (decided, Instant::now());
-            } else if moved.1.elapsed() > STANDSTILL {
+            } else if self.stands_still(moved.1) {
                 return Err(format!(
                     "stuck: the gateway has decided {decided} of {} charges",
                     self.messages
@@ -262,7 +272,7 @@ impl Stage {
             let left = account::left_over(&self.client.get(&path).await?)?;
             self.bar
                 .set_position(u64::from(self.messages).saturating_sub(left.unsigned_abs()));
-            if left == 0 || moved.1.elapsed() > STANDSTILL {
+            if left == 0 || self.stands_still(moved.1) {
                 return Ok(());
             }
             if left < moved.0 {
