@@ -12,13 +12,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) struct Owned(Child);
 
 impl Owned {
-    /// Starts `command` with its output thrown away.
+    /// Starts `command` without input; its output is the caller's affair.
     pub(crate) fn start(command: &mut Command) -> Outcome<Self> {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let child = command.stdin(Stdio::null()).spawn();
         child.map(Self).map_err(|error| {
             format!("cannot start {}: {error}", command.get_program().display()).into()
         })

@@ -52,11 +52,15 @@ impl Quita {
         if let Some(url) = database_url {
             command.arg("--database-url").arg(url);
         }
+        let log = data.path().join("server.log");
+        let output = std::fs::File::create(&log)?;
+        command.stdout(output.try_clone()?).stderr(output);
         let mut process = Owned::start(&mut command)?;
         let start = Instant::now();
         while !is_ready(address).await {
             if process.ended() || start.elapsed() > READY_WITHIN {
-                return Err(format!("{} does not become ready", program.display()).into());
+                let log = std::fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("{} does not become ready\n{log}", program.display()).into());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

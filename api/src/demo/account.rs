@@ -240,9 +240,9 @@ async fn dead_letters(client: &Client, queue: &str) -> Outcome<Vec<String>> {
     let mut path = format!("/v1/queues/{queue}/dead-letters?page_size=500");
     loop {
         let page = client.get(&path).await?;
-        let letters = page["dead_letters"]
+        let letters = page["messages"]
             .as_array()
-            .ok_or_else(|| format!("no dead_letters in {page}"))?;
+            .ok_or_else(|| format!("no messages in {page}"))?;
         keys.extend(
             letters
                 .iter()
@@ -258,9 +258,9 @@ async fn dead_letters(client: &Client, queue: &str) -> Outcome<Vec<String>> {
 async fn story(client: &Client, id: String) -> Outcome<Story> {
     let detail = client.get(&format!("/v1/messages/{id}")).await?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let deliveries = detail["deliveries"]
+    let history = detail["history"]
         .as_array()
-        .ok_or_else(|| format!("no deliveries in {detail}"))?;
+        .ok_or_else(|| format!("no history in {detail}"))?;
     let key = text(&detail["key"]);
     let subscription = key
         .trim_start_matches("cob-")
@@ -269,21 +269,22 @@ async fn story(client: &Client, id: String) -> Outcome<Story> {
     Ok(Story {
         key,
         subscription,
-        state: text(&detail["state"]),
+        // A message that is gone says how it ended.
+        state: text(detail.get("end").unwrap_or(&detail["state"])),
         reason: text(&detail["dead_letter"]["reason"]),
-        causes: deliveries
+        causes: history
             .iter()
             .map(|delivery| text(&delivery["cause"]))
             .collect(),
     })
 }
 
-/// Counts and totals stand beside each other in the queue's answer, wherever it groups them.
+/// One of the queue's counts or totals.
 fn number(queue: &Value, name: &str) -> Outcome<i64> {
-    [&queue["counts"], &queue["totals"], queue]
+    let found = [&queue["counts"], &queue["totals"]]
         .into_iter()
-        .find_map(|group| group[name].as_i64())
-        .ok_or_else(|| format!("no {name} in {queue}").into())
+        .find_map(|group| group[name].as_i64());
+    found.ok_or_else(|| format!("no {name} in {queue}").into())
 }
 
 fn equal(name: &'static str, found: u64, expected: u64) -> Line {

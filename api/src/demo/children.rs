@@ -24,6 +24,7 @@ pub(super) struct Server {
     database_url: Option<String>,
     address: SocketAddr,
     child: Child,
+    made_key: Option<String>,
 }
 
 impl Server {
@@ -37,6 +38,7 @@ impl Server {
             database_url,
             address,
             child,
+            made_key: None,
         };
         server.ready().await?;
         Ok(server)
@@ -47,11 +49,31 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// The administrator's API key, as the server wrote it down.
-    pub(super) fn key(&self) -> Outcome<String> {
-        Ok(std::fs::read_to_string(key_file(&self.data))?
-            .trim()
-            .to_owned())
+    /// An API key: the one that the server wrote down at its first start, or, on a database that had keys before, one that
+    /// is made now and revoked at the end.
+    pub(super) async fn key(&mut self) -> Outcome<String> {
+        if let Ok(key) = std::fs::read_to_string(key_file(&self.data)) {
+            return Ok(key.trim().to_owned());
+        }
+        let key = self
+            .manage_keys(&["create", "--description", "quita demo"])
+            .await?;
+        self.made_key = key.split('_').nth(1).map(str::to_owned);
+        Ok(key)
+    }
+
+    async fn manage_keys(&self, words: &[&str]) -> Outcome<String> {
+        let mut command = program(self.database_url.as_deref())?;
+        command
+            .arg("key")
+            .args(words)
+            .arg("--data-dir")
+            .arg(&self.data);
+        let output = command.output().await?;
+        if !output.status.success() {
+            return Err(format!("quita key: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
     /// kill −9.
@@ -67,7 +89,11 @@ impl Server {
 
     /// Stops it as an operator would.
     pub(super) async fn stop(mut self) -> Outcome<()> {
-        terminate(&mut self.child).await.map(drop)
+        terminate(&mut self.child).await?;
+        if let Some(id) = &self.made_key {
+            self.manage_keys(&["revoke", id]).await?;
+        }
+        Ok(())
     }
 
     async fn ready(&mut self) -> Outcome<()> {
@@ -92,7 +118,7 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .create(true)
         .append(true)
         .open(log_file(data))?;
-    let mut command = program()?;
+    let mut command = program(None)?;
     command
         .arg("serve")
         .arg("--listen")
@@ -102,10 +128,6 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .arg(data)
         .arg("--admin-key-file")
         .arg(key_file(data));
-    if let Some(url) = database_url {
-        // Not an argument: the URL may hold a password, and arguments can be read by everybody on the machine.
-        command.env("QUITA_DATABASE_URL", url);
-    }
     command
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -114,13 +136,17 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
     Ok(command.spawn()?)
 }
 
-/// This program, without the settings of a real server that may be set around it.
-fn program() -> Outcome<Command> {
+/// This program, on the database of the demo and without the settings of a real server that may be set around it.
+fn program(database_url: Option<&str>) -> Outcome<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("QUITA_") {
             command.env_remove(name);
         }
+    }
+    if let Some(url) = database_url {
+        // Not an argument: the URL may hold a password, and arguments can be read by everybody on the machine.
+        command.env("QUITA_DATABASE_URL", url);
     }
     Ok(command)
 }
@@ -164,7 +190,7 @@ impl WorkerProcess {
     /// Starts the n-th worker.
     pub(super) fn start(recipe: &Recipe, number: u32) -> Outcome<Self> {
         let name = format!("worker-{number}");
-        let mut command = program()?;
+        let mut command = program(None)?;
         command
             .arg("demo-worker")
             .args(["--server", &recipe.server, "--gateway", &recipe.gateway]);

@@ -41,7 +41,7 @@ pub struct DemoArgs {
     /// Repeats the gateway's decisions of an earlier run.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Play on this PostgreSQL database instead of a temporary SQLite store.
+    /// Play on this PostgreSQL database instead of a temporary SQLite store. Its queue is deleted at the end.
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
 }
