@@ -178,8 +178,7 @@ pub fn forget_discarded(draft: &mut Draft) {
     let Place::Discarded(discarded) = &message.place else {
         return;
     };
-    let (at, completion) = (discarded.discarded_at, message.completion.clone());
-    let (fence, outcome) = completion.map_or((0, None), |c| (c.fence, c.outcome));
-    draft.end(End::Discarded, at, fence, outcome);
+    let at = discarded.discarded_at;
+    draft.end(End::Discarded, at, 0, None);
     draft.tally.discarded -= 1;
 }

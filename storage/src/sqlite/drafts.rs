@@ -25,6 +25,8 @@ pub(super) struct Loaded {
     pub(super) draft: Draft,
     /// As stored; `None` when it is gone.
     pub(super) before: Option<Message>,
+    /// As published, when a purge took it and its rows are not cleared yet.
+    pub(super) purged: Option<Message>,
     pub(super) queue: QueueUid,
     digest: Option<Vec<u8>>,
 }
@@ -62,8 +64,12 @@ pub(super) fn load(
         envelope.first_available_at,
     )
     .map_err(failed)?;
-    let Some(state) = state.filter(|s| s.queue_id == own.live_id || s.queue_id == own.dead_id)
-    else {
+    let present = |s: &StateRow| {
+        s.queue_id == own.live_id
+            || s.queue_id == own.dead_id
+            || matches!(s.place, Place::Discarded(_))
+    };
+    let Some(state) = state.filter(present) else {
         // Its row belongs to an incarnation that was purged, or was cleared already.
         let ended = Ended {
             end: End::Purged,
@@ -71,10 +77,22 @@ pub(super) fn load(
             fence: 0,
             outcome: None,
         };
-        let history = history(sql, id)?;
+        let place = Place::Ready {
+            available_at: envelope.first_available_at,
+        };
+        let (envelope, life) = (Arc::new(envelope), Life::default());
+        let purged = Some(Message {
+            envelope,
+            life,
+            place,
+            completion: None,
+            expires_at,
+        });
+        let draft = Draft::gone(Some(ended), history(sql, id)?);
         return Ok(Some(Loaded {
-            draft: Draft::gone(Some(ended), history),
+            draft,
             before: None,
+            purged,
             queue,
             digest,
         }));
@@ -96,6 +114,7 @@ pub(super) fn load(
     Ok(Some(Loaded {
         draft: Draft::of(message, history),
         before,
+        purged: None,
         queue,
         digest,
     }))
@@ -118,6 +137,7 @@ fn load_ended(sql: &Connection, id: MessageId) -> Result<Option<Loaded>> {
     Ok(Some(Loaded {
         draft,
         before: None,
+        purged: None,
         queue: QueueUid(uid),
         digest: None,
     }))
@@ -291,10 +311,17 @@ impl Cycle<'_> {
                 if matches!(message.place, Place::Ready { .. }) {
                     self.stir.add_ready(*queue, 1);
                 }
+                if let (Place::Discarded(d), Place::Dead(_)) = (&message.place, &before.place) {
+                    self.free_ids(loaded, before, d.discarded_at, &row)
+                        .map_err(failed)?;
+                }
             }
             None => {
                 self.delete_row(own, before).map_err(failed)?;
-                self.write_end(loaded, before, &row).map_err(failed)?;
+                if let Some(ended) = &draft.ended {
+                    self.write_end(loaded, before, ended, &row)
+                        .map_err(failed)?;
+                }
             }
         }
         let delta = rules::counts_delta(Some(&before.place), draft);
@@ -558,15 +585,13 @@ impl Cycle<'_> {
     }
 
     /// Writes the end of a message: what is remembered of it, and what goes with it.
-    fn write_end(
+    pub(super) fn write_end(
         &self,
         loaded: &Loaded,
         before: &Message,
+        ended: &Ended,
         queue: &super::writer::QueueRow,
     ) -> rusqlite::Result<()> {
-        let Some(ended) = &loaded.draft.ended else {
-            return Ok(());
-        };
         let envelope = &before.envelope;
         let id = envelope.id.0;
         let kept_until = rules::end_kept_until(envelope, ended.at, &queue.policy);
@@ -607,26 +632,40 @@ impl Cycle<'_> {
             self.sql
                 .prepare_cached("DELETE FROM keyed WHERE uid = ? AND key = ? AND seq = ?")?
                 .execute(values)?;
+        }
+        if !matches!(before.place, Place::Discarded(_)) {
+            self.free_ids(loaded, before, ended.at, queue)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the time after which the request id and the key of a message that left are free again.
+    fn free_ids(
+        &self,
+        loaded: &Loaded,
+        message: &Message,
+        ended_at: Millis,
+        queue: &super::writer::QueueRow,
+    ) -> rusqlite::Result<()> {
+        let envelope = &message.envelope;
+        let (uid, id) = (envelope.queue.0, envelope.id.0);
+        if let Some(key) = envelope.key.as_deref() {
             let sql = "UPDATE unique_key SET keep_until = ? WHERE uid = ? AND key = ? AND seq = ?";
-            let values = params![kept_until, envelope.queue.0, &**key, id];
+            let values = params![rules::key_kept_until(ended_at, &queue.policy), uid, key, id];
             self.sql.prepare_cached(sql)?.execute(values)?;
         }
-        if let Some(digest) = &loaded.digest {
-            // Within a window of the publish, the row's own time keeps the id long enough.
-            if envelope
-                .created_at
-                .saturating_add(queue.policy.dedupe_window_ms)
-                <= self.now
-            {
-                let sql =
-                    "UPDATE dedupe SET kept_from = ? WHERE uid = ? AND digest = ? AND seq = ?";
-                self.sql.prepare_cached(sql)?.execute(params![
-                    self.now,
-                    envelope.queue.0,
-                    digest,
-                    id
-                ])?;
-            }
+        let window = queue.policy.dedupe_window_ms;
+        let kept_from = rules::request_id_kept_from(envelope.created_at, ended_at, window);
+        // Mostly the row's own time keeps the id long enough.
+        if let Some(digest) = loaded
+            .digest
+            .as_ref()
+            .filter(|_| kept_from != envelope.created_at)
+        {
+            let sql = "UPDATE dedupe SET kept_from = ? WHERE uid = ? AND digest = ? AND seq = ?";
+            self.sql
+                .prepare_cached(sql)?
+                .execute(params![kept_from, uid, digest, id])?;
         }
         Ok(())
     }

@@ -54,13 +54,13 @@ fn ids(cycle: &Cycle<'_>, sql: &'static str, until: Millis) -> Result<Vec<Messag
     found.and_then(Iterator::collect).map_err(failed)
 }
 
-/// Lets the time pass for one message and writes what came of it.
+/// Lets the time pass for one message and writes what came of it. One that was purged is cleared ahead of its turn.
 fn pass(cycle: &mut Cycle<'_>, id: MessageId) -> Result<()> {
     let Some(mut loaded) = cycle.load(id)? else {
-        return maintenance::clear(cycle, id);
+        return Ok(());
     };
     if loaded.before.is_none() {
-        return maintenance::clear(cycle, id);
+        return maintenance::clear(cycle, id, maintenance::purged_at(cycle, loaded.queue)?);
     }
     let Some(queue) = cycle.queue(loaded.queue) else {
         return Ok(());

@@ -5,7 +5,7 @@ use super::writer::{Cycle, Writer};
 use super::{Inner, connect, operate, publish};
 use crate::error::{Result, StoreError};
 use crate::model::{
-    Counts, DISCARD_UNDO_MS, End, MessageId, Millis, OPERATION_MEMORY_MS, QueueUid,
+    Counts, DISCARD_UNDO_MS, End, Ended, MessageId, Millis, OPERATION_MEMORY_MS, QueueUid,
 };
 use crate::rules;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -39,77 +39,63 @@ impl Writer {
     }
 }
 
-/// Takes one purged message out for good. Its end is remembered where a request id or a key could ask for it.
-pub(super) fn clear(cycle: &Cycle<'_>, id: MessageId) -> Result<()> {
-    const REMEMBER: &str = "-- clear: remember the end
-        INSERT INTO ended (seq, uid, how, at, published_at, fence, key, outcome, keep_until)
-        SELECT seq, uid, ?2, ?3, created_at, 0, key, NULL, ?3 + ?4 FROM message
-        WHERE seq = ?1 AND (digest IS NOT NULL OR key IS NOT NULL) ON CONFLICT DO NOTHING";
-    const KEYED: &str = "DELETE FROM keyed WHERE (uid, key, seq) IN (SELECT uid, key, seq FROM message WHERE seq = ? AND key IS NOT NULL)";
-    const UNIQUE: &str = "UPDATE unique_key SET keep_until = ?2 + ?3 WHERE seq = ?1
-        AND (uid, key) IN (SELECT uid, key FROM message WHERE seq = ?1 AND key IS NOT NULL)";
-    const REQUEST_ID: &str = "UPDATE dedupe SET kept_from = ?2 WHERE seq = ?1
-        AND (uid, digest) IN (SELECT uid, digest FROM message WHERE seq = ?1 AND digest IS NOT NULL AND created_at + ?3 <= ?2)";
-    const EXPIRING: &str = "DELETE FROM expiring WHERE seq = ?1
-        AND expires_at = (SELECT expires_at FROM message WHERE seq = ?1)";
-    let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<()> {
-        cycle
-            .sql
-            .prepare_cached(sql)
-            .and_then(|mut s| s.execute(values))
-            .map(|_| ())
-            .map_err(failed)
+/// Takes one message out for good that was purged at `at`.
+pub(super) fn clear(cycle: &Cycle<'_>, id: MessageId, at: Millis) -> Result<()> {
+    let Some(loaded) = cycle.load(id)? else {
+        return Ok(());
     };
-    let uid: Option<i32> = cycle
-        .sql
-        .prepare_cached("SELECT uid FROM message WHERE seq = ?")
-        .and_then(|mut s| s.query_row([id.0], |r| r.get(0)).optional())
+    let (Some(message), Some(queue)) = (&loaded.purged, cycle.queue(loaded.queue)) else {
+        return Ok(());
+    };
+    let ended = Ended {
+        end: End::Purged,
+        at,
+        fence: 0,
+        outcome: None,
+    };
+    cycle
+        .write_end(&loaded, message, &ended, &queue)
         .map_err(failed)?;
-    let policy = uid
-        .and_then(|uid| cycle.queue(QueueUid(uid)))
-        .map(|q| q.policy)
-        .unwrap_or_default();
-    let plain = policy
-        .dedupe_window_ms
-        .saturating_mul(2)
-        .max(crate::model::MIN_END_MEMORY_MS);
-    // A key that is kept for ever is not bound by keep_until; its record is.
-    let kept = policy.key_retention_ms.map_or(plain, |k| k.max(plain));
-    run(REMEMBER, &[&id.0, &End::Purged.code(), &cycle.now, &kept])?;
-    if policy.key_retention_ms.is_some() {
-        run(UNIQUE, &[&id.0, &cycle.now, &kept])?;
-    }
-    run(REQUEST_ID, &[&id.0, &cycle.now, &policy.dedupe_window_ms])?;
-    run(KEYED, &[&id.0])?;
-    run(EXPIRING, &[&id.0])?;
     for sql in [
-        "DELETE FROM message WHERE seq = ?",
-        "DELETE FROM delivery WHERE seq = ?",
         "DELETE FROM completion WHERE seq = ?",
         "DELETE FROM lease WHERE seq = ?",
     ] {
-        run(sql, &[&id.0])?;
+        cycle
+            .sql
+            .prepare_cached(sql)
+            .and_then(|mut s| s.execute([id.0]))
+            .map_err(failed)?;
     }
     Ok(())
 }
 
+/// When the queue was last purged, as far as its old incarnations are not cleared yet.
+pub(super) fn purged_at(cycle: &Cycle<'_>, queue: QueueUid) -> Result<Millis> {
+    let since: Option<Millis> = cycle
+        .sql
+        .prepare_cached("SELECT max(since) FROM trash WHERE uid = ?")
+        .and_then(|mut s| s.query_row([queue.0], |r| r.get(0)))
+        .map_err(failed)?;
+    Ok(since.unwrap_or(cycle.now))
+}
+
 /// Clears a step of the oldest purged incarnation; when it is empty, folds its numbers into the present one.
 fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
-    let oldest: Option<(i64, i32, i64)> = cycle
+    let oldest: Option<(i64, i32, i64, Millis)> = cycle
         .sql
-        .prepare_cached("SELECT id, uid, kind FROM trash ORDER BY since, id LIMIT 1")
+        .prepare_cached("SELECT id, uid, kind, since FROM trash ORDER BY since, id LIMIT 1")
         .and_then(|mut s| {
-            s.query_row([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
+            s.query_row([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
                 .optional()
         })
         .map_err(failed)?;
-    let Some((id, uid, kind)) = oldest else {
+    let Some((id, uid, kind, since)) = oldest else {
         return Ok(false);
     };
     let tables: &[&str] = if kind == 0 {
         &["ready", "delayed", "lease"]
     } else {
-        &["dead", "discarded"]
+        &["dead"]
     };
     let mut cleared = 0;
     for table in tables {
@@ -129,7 +115,7 @@ fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
             })
             .map_err(failed)?;
         for message in &found {
-            clear(cycle, *message)?;
+            clear(cycle, *message, since)?;
         }
         let text = format!(
             "-- clear {table} rows\nDELETE FROM {table} WHERE ({order}) IN

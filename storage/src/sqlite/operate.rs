@@ -4,7 +4,7 @@ use super::rows::failed;
 use super::writer::{Cycle, QueueRow, Writer};
 use crate::backend::{Answer, Call, Expect, Operated, Operation, OperationRefused};
 use crate::error::{Result, StoreError};
-use crate::model::{Counts, MessageId, Millis, Policy, QueueUid, State};
+use crate::model::{Counts, MessageId, Millis, OPERATION_MEMORY_MS, Policy, QueueUid, State};
 use crate::rules;
 use crate::rules::operate::{Act, ActRefused, Acted};
 use rusqlite::{OptionalExtension, params};
@@ -42,8 +42,15 @@ fn remembered(cycle: &Cycle<'_>, call: &Call) -> Result<Option<Answer>> {
     };
     let found: Option<(i64, String)> = cycle
         .sql
-        .prepare_cached("SELECT fingerprint, answer FROM operation WHERE request_id = ?")
-        .and_then(|mut s| s.query_row([id], |r| Ok((r.get(0)?, r.get(1)?))).optional())
+        .prepare_cached(
+            "SELECT fingerprint, answer FROM operation WHERE request_id = ?1 AND at > ?2",
+        )
+        .and_then(|mut s| {
+            s.query_row(params![id, cycle.now - OPERATION_MEMORY_MS], |r| {
+                Ok((r.get(0)?, r.get(1)?))
+            })
+            .optional()
+        })
         .map_err(failed)?;
     let Some((fingerprint, answer)) = found else {
         return Ok(None);
@@ -61,7 +68,7 @@ fn remember(cycle: &Cycle<'_>, call: &Call, answer: &Answer) -> Result<()> {
         return Ok(());
     };
     let text = serde_json::to_string(answer).map_err(StoreError::internal)?;
-    let sql = "INSERT INTO operation (request_id, fingerprint, answer, at) VALUES (?, ?, ?, ?)";
+    let sql = "INSERT OR REPLACE INTO operation (request_id, fingerprint, answer, at) VALUES (?, ?, ?, ?)";
     let values = params![id, call.fingerprint, text, cycle.now];
     cycle
         .sql
@@ -187,7 +194,7 @@ fn one_message(
     audit(
         cycle,
         &call.actor,
-        action(act),
+        act.as_str(),
         Some(loaded.queue),
         Some(id),
         call.justification.as_deref(),
@@ -204,56 +211,50 @@ fn one_message(
     })
 }
 
-fn action(act: &Act) -> &'static str {
-    match act {
-        Act::Cancel => "cancel",
-        Act::Promote => "promote",
-        Act::DeadLetter => "dead-letter",
-        Act::Redrive { .. } => "redrive",
-        Act::Discard => "discard",
-    }
-}
-
+/// Oldest first; those that must be skipped are counted and do not use up the limit.
 fn redrive_oldest(cycle: &mut Cycle<'_>, call: &Call, uid: QueueUid, limit: u32) -> Result<Answer> {
     const OLDEST: &str = "-- redrive: the oldest dead letters
-        SELECT seq FROM dead WHERE queue_id = ? ORDER BY died_at, seq LIMIT ?";
+        SELECT died_at, seq FROM dead WHERE queue_id = ? AND (died_at, seq) > (?, ?) ORDER BY died_at, seq LIMIT ?";
     let Some(queue) = present(cycle, uid) else {
         return Ok(Answer::Refused(OperationRefused::QueueNotFound));
     };
-    let oldest: Vec<MessageId> = cycle
-        .sql
-        .prepare_cached(OLDEST)
-        .and_then(|mut s| {
-            s.query_map(params![queue.dead_id, limit], |r| r.get(0).map(MessageId))?
-                .collect()
-        })
-        .map_err(failed)?;
     let (mut moved, mut at_limit, mut completed, mut expired) = (0, 0, 0, 0);
+    let mut after = (Millis::MIN, i64::MIN);
     let act = Act::Redrive {
         force: false,
         expires_in_ms: None,
     };
-    for id in oldest {
-        let Some(mut loaded) = cycle.load(id)? else {
-            continue;
-        };
-        match rules::operate::act(&mut loaded.draft, &act, &queue.policy, cycle.now) {
-            Ok(_) => {
-                cycle.write(&loaded)?;
-                audit(
-                    cycle,
-                    &call.actor,
-                    "redrive",
-                    Some(uid),
-                    Some(id),
-                    call.justification.as_deref(),
-                )?;
-                moved += 1;
+    while moved < limit {
+        let page: Vec<(Millis, i64)> = cycle
+            .sql
+            .prepare_cached(OLDEST)
+            .and_then(|mut s| {
+                let values = params![queue.dead_id, after.0, after.1, limit];
+                s.query_map(values, |r| Ok((r.get(0)?, r.get(1)?)))?
+                    .collect()
+            })
+            .map_err(failed)?;
+        let Some(last) = page.last() else { break };
+        after = *last;
+        for (_, seq) in page {
+            let id = MessageId(seq);
+            if moved == limit {
+                break;
             }
-            Err(ActRefused::RedriveLimit) => at_limit += 1,
-            Err(ActRefused::CompletionRemembered) => completed += 1,
-            Err(ActRefused::Expired) => expired += 1,
-            Err(_) => {}
+            let Some(mut loaded) = cycle.load(id)? else {
+                continue;
+            };
+            match rules::operate::act(&mut loaded.draft, &act, &queue.policy, cycle.now) {
+                Ok(_) => {
+                    cycle.write(&loaded)?;
+                    let why = call.justification.as_deref();
+                    audit(cycle, &call.actor, act.as_str(), Some(uid), Some(id), why)?;
+                    moved += 1;
+                }
+                Err(ActRefused::RedriveLimit) => at_limit += 1,
+                Err(ActRefused::CompletionRemembered) => completed += 1,
+                Err(_) => expired += 1,
+            }
         }
     }
     Ok(Answer::Redriven {
@@ -275,11 +276,11 @@ fn purge(
     let live = cycle.counts_of(row.live_id);
     let mut purged = live.delayed + live.ready + live.leased;
     discard_incarnation(cycle, row.live_id, row.uid, 0)?;
-    row.live_id = new_incarnation(cycle, row.uid)?;
+    row.live_id = new_incarnation(cycle, row.uid);
     if dead_letters {
         purged += cycle.counts_of(row.dead_id).dead;
         discard_incarnation(cycle, row.dead_id, row.uid, 1)?;
-        row.dead_id = new_incarnation(cycle, row.uid)?;
+        row.dead_id = new_incarnation(cycle, row.uid);
     }
     row.version += 1;
     change(&mut row);
@@ -298,17 +299,11 @@ fn discard_incarnation(cycle: &Cycle<'_>, id: i64, uid: QueueUid, kind: i64) -> 
         .map_err(failed)
 }
 
-/// A number that no incarnation had before: the counter rows of all of them are kept or folded into later ones.
-fn new_incarnation(cycle: &mut Cycle<'_>, uid: QueueUid) -> Result<i64> {
-    let sql = "INSERT INTO meta (name, value) VALUES ('incarnation', 1)
-        ON CONFLICT (name) DO UPDATE SET value = value + 1 RETURNING value";
-    let id: i64 = cycle
-        .sql
-        .prepare_cached(sql)
-        .and_then(|mut s| s.query_row([], |r| r.get(0)))
-        .map_err(failed)?;
+/// A number that no incarnation had before: every one of them has its row of numbers.
+fn new_incarnation(cycle: &mut Cycle<'_>, uid: QueueUid) -> i64 {
+    let id = cycle.highest_incarnation() + 1;
     cycle.count(id, uid, &Counts::default());
-    Ok(id)
+    id
 }
 
 fn save(cycle: &mut Cycle<'_>, row: QueueRow) -> Result<()> {
@@ -370,7 +365,7 @@ fn put_queue(
             (
                 QueueRow {
                     policy: Arc::new(policy.clone()),
-                    version: row.version + 1,
+                    version: row.version + i64::from(*row.policy != *policy),
                     ..row
                 },
                 false,
@@ -403,8 +398,8 @@ fn put_queue(
                 version: 1,
                 paused: false,
                 deleted: false,
-                live_id: new_incarnation(cycle, uid)?,
-                dead_id: new_incarnation(cycle, uid)?,
+                live_id: new_incarnation(cycle, uid),
+                dead_id: new_incarnation(cycle, uid),
                 policy: Arc::new(policy.clone()),
                 created_at: cycle.now,
             };
@@ -413,11 +408,7 @@ fn put_queue(
     };
     let uid = row.uid;
     save(cycle, row)?;
-    let action = if created {
-        "create-queue"
-    } else {
-        "change-queue"
-    };
+    let action = if created { "create_queue" } else { "put_queue" };
     audit(
         cycle,
         &call.actor,
@@ -438,7 +429,7 @@ fn adopt_keys(cycle: &Cycle<'_>, uid: QueueUid) -> Result<bool> {
         SELECT 1 FROM keyed WHERE uid = ? GROUP BY key HAVING count(*) > 1 LIMIT 1";
     const ADOPT: &str = "-- unique_key on: take the live keys over
         INSERT INTO unique_key (uid, key, seq, fingerprint, keep_until)
-        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL FROM keyed k JOIN message m ON m.seq = k.seq WHERE k.uid = ?
+        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL FROM keyed k CROSS JOIN message m ON m.seq = k.seq WHERE k.uid = ?
         ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL";
     let repeated = cycle
         .sql
@@ -477,7 +468,7 @@ fn delete_queue(
     audit(
         cycle,
         &call.actor,
-        "delete-queue",
+        "delete_queue",
         Some(uid),
         None,
         call.justification.as_deref(),

@@ -156,11 +156,16 @@ fn release_key(cycle: &Cycle<'_>, item: &Publish, id: MessageId, queue: &QueueRo
         .map_err(failed)
 }
 
-/// Whether the message still exists in any state (a purged one that is not cleared yet does not).
+/// Whether the message still holds its request id: it is somewhere, or it was purged and is not cleared yet, so that the time of
+/// its end is not written yet. A discarded one does not.
 fn is_there(cycle: &Cycle<'_>, id: MessageId) -> Result<bool> {
-    Ok(cycle
-        .load(id)?
-        .is_some_and(|loaded| loaded.before.is_some()))
+    match cycle.load(id)? {
+        None => Ok(false),
+        Some(loaded) => match loaded.before {
+            Some(message) => Ok(!matches!(message.place, Place::Discarded(_))),
+            None => message_exists(cycle, id.0),
+        },
+    }
 }
 
 /// What a duplicate publish learns about the first message, at the present time.

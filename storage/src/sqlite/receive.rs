@@ -85,7 +85,7 @@ fn read_head(
     let text = format!(
         "-- receive: the head in order, by the key of ready
          SELECT {ENVELOPE}, r.available_at, r.fence, r.attempts, r.expirations, r.releases, r.redrives, m.payload
-         FROM ready r JOIN message m ON m.seq = r.seq
+         FROM ready r CROSS JOIN message m ON m.seq = r.seq
          WHERE r.queue_id = ? ORDER BY r.rank, r.available_at, r.seq LIMIT ?"
     );
     let mut statement = cycle.sql.prepare_cached(&text).map_err(failed)?;

@@ -43,7 +43,7 @@ fn one(cycle: &mut Cycle<'_>, item: &Settle) -> Result<SettleOutcome> {
 /// request id is younger than a window. Exactly here the rules would say: acked, nothing to remember.
 fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, live_id: i64) -> Result<bool> {
     const FIND: &str = "-- ack: is it plain
-        SELECT 1 FROM lease l JOIN message m ON m.seq = l.seq
+        SELECT 1 FROM lease l CROSS JOIN message m ON m.seq = l.seq
         WHERE l.seq = ? AND l.fence = 1 AND l.expires_at > ? AND l.queue_id = ?
             AND m.key IS NULL AND m.expires_at IS NULL AND m.created_at > ?";
     let young = cycle.now.saturating_sub(item.queue.policy.dedupe_window_ms);

@@ -328,6 +328,16 @@ impl Cycle<'_> {
         counts
     }
 
+    pub(super) fn highest_incarnation(&self) -> i64 {
+        self.known
+            .counts
+            .keys()
+            .chain(self.pending.keys())
+            .copied()
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Notes that a row becomes due at `at`.
     pub(super) fn due_at(&mut self, at: Millis) {
         if at < self.known.next_due {
