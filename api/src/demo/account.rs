@@ -115,6 +115,7 @@ fn lines(
     let expected = u64::from(evidence.messages);
     let total = |name: &str| number(numbers, name).map(i64::unsigned_abs);
     let gateway = evidence.gateway.sums();
+    let ends: usize = stories.iter().map(|story| story.causes.len()).sum();
     let count = |cause: &str| {
         stories
             .iter()
@@ -167,6 +168,11 @@ fn lines(
             expected: format!("all {} unanswered", evidence.unanswered.len()),
             right: lost.is_empty(),
         },
+        equal(
+            "deliveries, with their end",
+            ends as u64,
+            total("delivered")?,
+        ),
         told("failures at the gateway", gateway.failures),
         told("retries", count("nack") as u64),
         told("expirations", count("lease_expired") as u64),

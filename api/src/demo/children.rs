@@ -118,7 +118,7 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .create(true)
         .append(true)
         .open(log_file(data))?;
-    let mut command = program(None)?;
+    let mut command = program(database_url)?;
     command
         .arg("serve")
         .arg("--listen")
