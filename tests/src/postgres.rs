@@ -162,9 +162,9 @@ fn start(bin: &Path) -> Result<Server, String> {
     let lifeline = keeper.stdin.take();
     // From here on the keeper removes the directory.
     let home = home.keep();
-    let ready = home.join(format!(".s.PGSQL.{port}"));
+    let log = home.join("log");
     for _ in 0..500 {
-        if ready.exists() && answers(port) {
+        if accepts(&log) {
             let url = format!("postgres://quita@127.0.0.1:{port}");
             return Ok(Server {
                 url,
@@ -173,18 +173,14 @@ fn start(bin: &Path) -> Result<Server, String> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
+    let log = std::fs::read_to_string(log).unwrap_or_default();
     Err(format!("the server does not start: {log}"))
 }
 
-/// The server takes connections: it answers a request for encryption with one byte.
-fn answers(port: u16) -> bool {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
-        return false;
-    };
-    let asked = stream.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
-    asked.is_ok() && stream.read_exact(&mut [0]).is_ok()
+/// The server takes sessions. It answers on its port earlier, and then refuses with "starting up".
+fn accepts(log: &Path) -> bool {
+    std::fs::read_to_string(log)
+        .is_ok_and(|text| text.contains("database system is ready to accept connections"))
 }
 
 /// Whom to run the server as, since it refuses to run as root. Gives `home` to that user.
