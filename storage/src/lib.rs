@@ -22,13 +22,14 @@ pub mod coalescer;
 pub mod error;
 pub mod memory;
 pub mod model;
+pub mod postgres;
 pub mod receipt;
 pub mod rules;
 pub mod sqlite;
 pub mod timer;
 pub mod wakeup;
 
-/// Opens a store by its URL: `sqlite://PATH`. The only place that names a backend.
+/// Opens a store by its URL: `sqlite://PATH`, `postgres://…` or `memory:`. The only place that names a backend.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the store cannot be reached or refuses, [`StoreError::Internal`] for an unknown scheme.
@@ -37,6 +38,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         return sqlite::open(Path::new(path)).await;
     }
     let scheme = url.split(':').next().unwrap_or_default();
+    match scheme {
+        "postgres" | "postgresql" => return postgres::open(url).await,
+        "memory" => return Ok(memory::open()),
+        _ => {}
+    }
     Err(StoreError::internal(format!(
         "no store has the scheme {scheme:?}: sqlite://PATH or postgres://… is expected"
     )))

@@ -162,9 +162,8 @@ fn start(bin: &Path) -> Result<Server, String> {
     let lifeline = keeper.stdin.take();
     // From here on the keeper removes the directory.
     let home = home.keep();
-    let log = home.join("log");
-    for _ in 0..500 {
-        if accepts(&log) {
+    for _ in 0..1_000 {
+        if is_ready(&home) {
             let url = format!("postgres://quita@127.0.0.1:{port}");
             return Ok(Server {
                 url,
@@ -173,14 +172,16 @@ fn start(bin: &Path) -> Result<Server, String> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let log = std::fs::read_to_string(home.join("log")).unwrap_or_default();
     Err(format!("the server does not start: {log}"))
 }
 
-/// The server takes sessions. It answers on its port earlier, and then refuses with "starting up".
-fn accepts(log: &Path) -> bool {
-    std::fs::read_to_string(log)
-        .is_ok_and(|text| text.contains("database system is ready to accept connections"))
+/// The server says so itself, in the eighth line of its lock file: PostgreSQL's `utils/pidfile.h`.
+fn is_ready(home: &Path) -> bool {
+    let lock = std::fs::read_to_string(home.join("data/postmaster.pid")).unwrap_or_default();
+    lock.lines()
+        .nth(7)
+        .is_some_and(|line| line.trim() == "ready")
 }
 
 /// Whom to run the server as, since it refuses to run as root. Gives `home` to that user.

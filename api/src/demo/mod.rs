@@ -26,22 +26,22 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 /// How the demo plays.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DemoArgs {
-    /// Charges to publish; all of them a second time later on.
+    /// Charges to publish; all of them a second time later on
     #[arg(long, default_value_t = 3_500, value_parser = clap::value_parser!(u32).range(50..=100_000))]
     pub messages: u32,
-    /// Worker processes. One that is killed or stopped is replaced.
+    /// Worker processes. One that is killed or stopped is replaced
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
-    /// Charges that a worker has under way at a time.
+    /// Charges that a worker has under way at a time
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub slots: u32,
-    /// How long the gateway takes for a charge.
+    /// How long the gateway takes for a charge
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub gateway_latency_ms: u64,
-    /// Repeats the gateway's decisions of an earlier run.
+    /// Repeats the gateway's decisions of an earlier run
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Play on this PostgreSQL database instead of a temporary SQLite store. Its queue is deleted at the end.
+    /// Play on this PostgreSQL database instead of a temporary SQLite store. Its queue is deleted at the end
     #[arg(long, value_name = "URL")]
     pub database_url: Option<String>,
 }

@@ -23,22 +23,22 @@ const WAIT_SECONDS: u32 = 1;
 /// One worker of the demo.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DemoWorkerArgs {
-    /// Base URL of the queue server.
+    /// Base URL of the queue server
     #[arg(long)]
     pub server: String,
-    /// Base URL of the gateway.
+    /// Base URL of the gateway
     #[arg(long)]
     pub gateway: String,
-    /// The queue to work on.
+    /// The queue to work on
     #[arg(long)]
     pub queue: String,
-    /// The worker's name.
+    /// The worker's name
     #[arg(long)]
     pub name: String,
-    /// Charges under way at a time.
+    /// Charges under way at a time
     #[arg(long, default_value_t = 8)]
     pub slots: usize,
-    /// API key of the queue server.
+    /// API key of the queue server
     #[arg(long, env = "QUITA_DEMO_KEY", hide_env_values = true)]
     pub key: String,
 }

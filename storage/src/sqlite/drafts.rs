@@ -69,11 +69,12 @@ pub(super) fn load(
             || s.queue_id == own.dead_id
             || matches!(s.place, Place::Discarded(_))
     };
+    let purged = state.as_ref().filter(|s| !present(s)).map(|s| s.queue_id);
     let Some(state) = state.filter(present) else {
         // Its row belongs to an incarnation that was purged, or was cleared already.
         let ended = Ended {
             end: End::Purged,
-            at: 0,
+            at: purged_at(sql, queue, purged)?,
             fence: 0,
             outcome: None,
         };
@@ -118,6 +119,16 @@ pub(super) fn load(
         queue,
         digest,
     }))
+}
+
+/// When the incarnation was purged; the latest purge of the queue, where the row was not found in its place.
+fn purged_at(sql: &Connection, queue: QueueUid, id: Option<i64>) -> Result<Millis> {
+    const SQL: &str = "-- purged at\n        SELECT max(since) FROM trash WHERE uid = ?1 AND (?2 IS NULL OR id = ?2)";
+    let since = sql
+        .prepare_cached(SQL)
+        .and_then(|mut s| s.query_row(params![queue.0, id], |r| r.get::<_, Option<Millis>>(0)))
+        .map_err(failed)?;
+    Ok(since.unwrap_or_default())
 }
 
 fn load_ended(sql: &Connection, id: MessageId) -> Result<Option<Loaded>> {

@@ -1,0 +1,92 @@
+//! API keys.
+
+use super::Postgres;
+use super::fault::{Fault, Now};
+use super::rows::{broken, text};
+use crate::backend::KeyRecord;
+use crate::error::Result;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use std::sync::Arc;
+
+pub(super) const ALL: &str = "-- keys
+SELECT id, secret_hash, description, scope, created_at, revoked_at FROM api_key ORDER BY created_at, id";
+
+pub(super) const ADD: &str = "-- add key
+INSERT INTO api_key (id, secret_hash, description, scope, created_at, revoked_at)
+SELECT $1::text, $2::bytea, $3::text, $4::text, $5::bigint, $6::bigint
+WHERE NOT $7::boolean OR NOT EXISTS (SELECT 1 FROM api_key)
+ON CONFLICT (id) DO NOTHING";
+
+// Replicas that start together on an empty store must not make two first keys.
+pub(super) const ALONE: &str = "-- add key, alone\nLOCK TABLE api_key IN SHARE ROW EXCLUSIVE MODE";
+
+pub(super) const REVOKE: &str = "-- revoke key
+UPDATE api_key SET revoked_at = coalesce($2::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+WHERE id = $1::text AND revoked_at IS NULL";
+
+fn key(row: &PgRow) -> Result<KeyRecord, Fault> {
+    let hash: Vec<u8> = row.try_get(1)?;
+    let shared = |i: usize| -> Result<Arc<str>, Fault> { Ok(row.try_get::<&str, _>(i)?.into()) };
+    Ok(KeyRecord {
+        id: shared(0)?,
+        secret_hash: hash.try_into().map_err(|_| broken("key hash"))?,
+        description: shared(2)?,
+        scope: shared(3)?,
+        created_at: row.try_get(4)?,
+        revoked_at: row.try_get(5)?,
+    })
+}
+
+impl Postgres {
+    pub(super) async fn all_keys(&self) -> Result<Vec<KeyRecord>> {
+        let mut attempt = 0;
+        loop {
+            let found = sqlx::query(ALL).fetch_all(&self.pool).await;
+            let found = found.map_err(Fault::from).and_then(|rows| rows.iter().map(key).collect());
+            match found {
+                Ok(keys) => return Ok(keys),
+                Err(fault) => self.once_more(&mut attempt, fault).await?,
+            }
+        }
+    }
+
+    pub(super) async fn store_key(&self, key: &KeyRecord, only_first: bool) -> Result<bool> {
+        let mut attempt = 0;
+        loop {
+            match self.try_store_key(key, only_first).await {
+                Ok(stored) => return Ok(stored),
+                Err(fault) => self.once_more(&mut attempt, fault).await?,
+            }
+        }
+    }
+
+    async fn try_store_key(&self, key: &KeyRecord, only_first: bool) -> Result<bool, Fault> {
+        let mut tx = self.begin().await?;
+        if only_first {
+            sqlx::query(ALONE).execute(&mut *tx).await?;
+        }
+        let stored = sqlx::query(ADD)
+            .bind(text(&key.id))
+            .bind(&key.secret_hash[..])
+            .bind(text(&key.description))
+            .bind(text(&key.scope))
+            .bind(key.created_at)
+            .bind(key.revoked_at)
+            .bind(only_first)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(stored.rows_affected() == 1)
+    }
+
+    pub(super) async fn end_key(&self, id: &str, now: Now) -> Result<bool> {
+        let mut attempt = 0;
+        loop {
+            match sqlx::query(REVOKE).bind(text(id)).bind(now).execute(&self.pool).await {
+                Ok(done) => return Ok(done.rows_affected() == 1),
+                Err(error) => self.once_more(&mut attempt, error.into()).await?,
+            }
+        }
+    }
+}
