@@ -38,7 +38,8 @@ use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
-    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths, example::ExampleBuilder, tag::TagBuilder,
+    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths,
+    example::ExampleBuilder, tag::TagBuilder,
 };
 
 pub(crate) use edge::problem_at_edge;
