@@ -10,6 +10,7 @@
 pub mod auth;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod drain;
 pub mod http;
 pub mod service;

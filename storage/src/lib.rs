@@ -37,11 +37,12 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     if let Some(path) = url.strip_prefix("sqlite://") {
         return sqlite::open(Path::new(path)).await;
     }
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return postgres::open(url).await;
+    }
     let scheme = url.split(':').next().unwrap_or_default();
-    match scheme {
-        "postgres" | "postgresql" => return postgres::open(url).await,
-        "memory" => return Ok(memory::open()),
-        _ => {}
+    if scheme == "memory" {
+        return Ok(memory::open());
     }
     Err(StoreError::internal(format!(
         "no store has the scheme {scheme:?}: sqlite://PATH or postgres://… is expected"

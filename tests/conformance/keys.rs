@@ -273,6 +273,35 @@ async fn keys_of_dead_letters_are_live(f: &Fixture) {
     assert_eq!(answer, Answer::Refused(OperationRefused::KeysNotUnique));
 }
 
+/// §4.4 – what a purge took or an operator discarded is not live, cleared or not.
+async fn keys_of_messages_that_left_are_not_live(f: &Fixture) {
+    let queue = f.plain_queue().await;
+    create(queue, "1", "a").await;
+    let discarded = create(queue, "1", "b").await;
+    queue
+        .create("1", |p| {
+            p.key = Some("c".into());
+            p.delay_ms = HOUR;
+        })
+        .await;
+    for hand in queue.receive(2).await {
+        f.nack_permanently(&hand).await.unwrap();
+    }
+    f.do_act(discarded, Act::Discard).await;
+    queue.purge(true).await;
+    let first = create(queue, "2", "a").await;
+    let answer = queue.set(unique).await;
+    assert!(matches!(answer, Answer::Queue { .. }), "{answer:?}");
+    assert_eq!(duplicate(publish(queue, "2", "a").await).id, first);
+    for key in ["b", "c"] {
+        create(queue, "2", key).await;
+    }
+    f.maintain().await;
+    for key in ["a", "b", "c"] {
+        assert!(duplicate(publish(queue, "2", key).await).same_body);
+    }
+}
+
 /// §4.4 – an outcome is returned by the message's detail as long as it is remembered, with or without a key.
 async fn an_outcome_is_kept_without_a_key(f: &Fixture) {
     let queue = f.plain_queue().await;
@@ -300,5 +329,6 @@ on_every_store![
     unique_keys_cannot_be_switched_on_over_repeats,
     switching_unique_keys_on_takes_the_live_keys,
     keys_of_dead_letters_are_live,
+    keys_of_messages_that_left_are_not_live,
     an_outcome_is_kept_without_a_key,
 ];

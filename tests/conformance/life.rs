@@ -393,8 +393,9 @@ async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
     assert_eq!((counts.discarded, counts.dead), (1, 0));
     f.pass(7 * DAY - 1);
     f.maintain().await;
-    let payload = f.message(id).await.unwrap().payload.unwrap();
-    assert_eq!(&payload[..], b"1");
+    let detail = f.message(id).await.unwrap();
+    assert_eq!(&detail.payload.unwrap()[..], b"1");
+    assert_eq!(detail.ended.unwrap().end, End::Discarded);
     f.pass(1);
     f.maintain().await;
     let payload = f.message(id).await.and_then(|d| d.payload);

@@ -10,6 +10,7 @@ mod diagnostics;
 mod keys;
 mod late_settle;
 mod life;
+mod model;
 mod operators;
 mod order;
 mod pause;

@@ -131,6 +131,26 @@ async fn repeats_inside_one_batch_make_one_message(f: &Fixture) {
     assert_eq!(queue.counts().await.accepted, 1);
 }
 
+/// §4.3 – the first of a batch is the first, also when one of the repeats has a key to be checked.
+async fn a_repeat_with_a_key_does_not_change_the_order(f: &Fixture) {
+    let queue = f.queue("orders", |p| p.unique_key = true).await;
+    let mut batch = Batch::default();
+    for key in [Some("k"), None] {
+        let item = queue
+            .publish_item("1", |p| {
+                p.request_id = Some(request_id("x"));
+                p.key = key.map(Into::into);
+            })
+            .await;
+        batch.publishes.push(item);
+    }
+    let published = f.apply(&batch).await.publishes;
+    let Published::Created { id, .. } = published[0] else {
+        panic!("{published:?}")
+    };
+    assert_eq!(published[1], Published::Conflict { id });
+}
+
 /// §4.3 – a batch may mix an id that is taken, siblings and new ones.
 async fn a_batch_applies_the_same_rule_to_each_item(f: &Fixture) {
     let queue = f.plain_queue().await;
@@ -225,6 +245,31 @@ async fn a_long_life_is_followed_by_a_whole_window(f: &Fixture) {
     assert_eq!(duplicate(publish(queue, "1", "x").await).id, first);
     f.pass(2 * MINUTE);
     create(queue, "1", "x").await;
+}
+
+/// §4.3 – also when a purge or the deletion of the queue ended a long life.
+async fn a_purge_of_a_long_life_is_followed_by_a_whole_window(f: &Fixture) {
+    for deleted in [false, true] {
+        let name = format!("deleted-{deleted}");
+        let queue = f.queue(&name, |p| p.dedupe_window_ms = MINUTE).await;
+        let first = create(queue, "1", "x").await;
+        f.pass(10 * HOUR);
+        if deleted {
+            queue.delete(true).await;
+            let policy = (*queue.view().await.policy).clone();
+            f.put_queue(&name, policy, Expect::Anything).await;
+        } else {
+            queue.purge(true).await;
+        }
+        for _ in 0..2 {
+            let again = duplicate(publish(queue, "1", "x").await);
+            assert_eq!((again.id, again.end), (first, Some(End::Purged)));
+            f.pass(MINUTE - 1);
+            f.maintain().await;
+        }
+        f.pass(2 * MINUTE);
+        create(queue, "1", "x").await;
+    }
 }
 
 /// §4.3 – background work frees no id early and changes no answer.
@@ -334,11 +379,13 @@ on_every_store![
     ids_are_compared_exactly,
     an_id_belongs_to_its_queue,
     repeats_inside_one_batch_make_one_message,
+    a_repeat_with_a_key_does_not_change_the_order,
     a_batch_applies_the_same_rule_to_each_item,
     concurrent_publishes_with_one_id_make_one_message,
     an_id_is_taken_while_its_message_exists,
     an_id_is_taken_for_a_window_after_the_ack,
     a_long_life_is_followed_by_a_whole_window,
+    a_purge_of_a_long_life_is_followed_by_a_whole_window,
     maintenance_changes_no_answer,
     a_repeat_says_how_the_message_went,
     an_id_survives_purge_delete_and_a_new_queue,

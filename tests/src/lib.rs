@@ -12,6 +12,7 @@
     reason = "a harness that cannot do its work has to stop the test"
 )]
 
+pub mod client;
 pub mod fixture;
 pub mod postgres;
 pub mod server;

@@ -208,8 +208,8 @@ pub fn binary() -> &'static Path {
         build.args([
             "build",
             "--quiet",
-            "--package",
-            "quita-api",
+            // The same packages as the tests were built with, so that nothing is compiled twice.
+            "--workspace",
             "--bin",
             "quita",
         ]);

@@ -6,6 +6,7 @@ mod key;
 mod serve;
 
 use crate::config::{Config, StoreConfig};
+use crate::demo::{self, DemoArgs, DemoWorkerArgs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -35,6 +36,11 @@ enum Command {
     Key(key::KeyCommand),
     /// Ask the server on this machine whether it is ready; the exit code says it
     Health(HealthArgs),
+    /// Play a month of charges on a bad day: gateway failures, kill -9 of a worker and of the server, a second publisher
+    Demo(DemoArgs),
+    /// A worker of the demo
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
 }
 
 /// Whom to ask.
@@ -65,6 +71,8 @@ pub fn main() -> ExitCode {
         Some(Command::Openapi) => openapi(),
         Some(Command::Key(command)) => key::run(command),
         Some(Command::Health(args)) => health::run(args.listen),
+        Some(Command::Demo(args)) => return run_to_end(demo::run(args)),
+        Some(Command::DemoWorker(args)) => return run_to_end(demo::run_worker(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -92,6 +100,17 @@ fn migrate(config: &StoreConfig) -> Done {
 fn openapi() -> Done {
     println!("{}", serde_json::to_string_pretty(&crate::http::openapi())?);
     Ok(())
+}
+
+/// For commands that decide about the exit code themselves.
+fn run_to_end(work: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            eprintln!("quita: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// For commands that do one thing after another.

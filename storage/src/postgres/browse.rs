@@ -76,7 +76,11 @@ impl Postgres {
         self.in_order(&mut connection, browse).await
     }
 
-    async fn in_order(&self, connection: &mut PgConnection, browse: &Browse) -> Result<Page, Fault> {
+    async fn in_order(
+        &self,
+        connection: &mut PgConnection,
+        browse: &Browse,
+    ) -> Result<Page, Fault> {
         let limit = i64::from(browse.limit);
         let (sql, most) = match browse.state {
             State::Ready => (READY, limit + 1),
@@ -86,7 +90,11 @@ impl Postgres {
             State::Dead => (DEAD, limit + 1),
             State::Ended => return Ok(Page::default()),
         };
-        let after = browse.after.unwrap_or(Cursor { priority: 10, at: Millis::MIN, id: MessageId(i64::MIN) });
+        let after = browse.after.unwrap_or(Cursor {
+            priority: 10,
+            at: Millis::MIN,
+            id: MessageId(i64::MIN),
+        });
         let mut query = sqlx::query(sql)
             .bind(browse.queue.0)
             .bind(9 - i16::from(after.priority))
@@ -101,8 +109,16 @@ impl Postgres {
         let mut full = false;
         for row in &rows {
             let rank: i16 = row.try_get(0)?;
-            let priority = if browse.state == State::Ready { (9 - rank) as u8 } else { 0 };
-            let cursor = Cursor { priority, at: row.try_get(1)?, id: MessageId(row.try_get(2)?) };
+            let priority = if browse.state == State::Ready {
+                (9 - rank) as u8
+            } else {
+                0
+            };
+            let cursor = Cursor {
+                priority,
+                at: row.try_get(1)?,
+                id: MessageId(row.try_get(2)?),
+            };
             let wanted: bool = row.try_get::<Option<bool>, _>(3)?.unwrap_or(false);
             if wanted && found.len() as i64 == limit {
                 full = true;
@@ -115,19 +131,31 @@ impl Postgres {
         }
         let more = full || rows.len() as i64 >= most;
         let items = self.listed(connection, &found, browse).await?;
-        Ok(Page { items, next: last.filter(|_| more) })
+        Ok(Page {
+            items,
+            next: last.filter(|_| more),
+        })
     }
 
     /// The messages with the asked key or request id: few, so they are put in order here.
     async fn by_name(&self, connection: &mut PgConnection, browse: &Browse) -> Result<Page, Fault> {
         let query = match (&browse.request_id, &browse.key) {
-            (Some(request), _) => sqlx::query(BY_REQUEST_ID).bind(browse.queue.0).bind(&request.digest[..]),
-            (None, Some(key)) => sqlx::query(BY_KEY).bind(browse.queue.0).bind(key.as_bytes()),
+            (Some(request), _) => sqlx::query(BY_REQUEST_ID)
+                .bind(browse.queue.0)
+                .bind(&request.digest[..]),
+            (None, Some(key)) => sqlx::query(BY_KEY)
+                .bind(browse.queue.0)
+                .bind(key.as_bytes()),
             (None, None) => return Ok(Page::default()),
         };
-        let rows = query.bind(MOST_OF_A_KEY).fetch_all(&mut *connection).await?;
-        let found: Vec<MessageId> =
-            rows.iter().map(|row| Ok(MessageId(row.try_get(0)?))).collect::<Result<_, sqlx::Error>>()?;
+        let rows = query
+            .bind(MOST_OF_A_KEY)
+            .fetch_all(&mut *connection)
+            .await?;
+        let found: Vec<MessageId> = rows
+            .iter()
+            .map(|row| Ok(MessageId(row.try_get(0)?)))
+            .collect::<Result<_, sqlx::Error>>()?;
         let mut items = self.listed(connection, &found, browse).await?;
         items.sort_by_key(|listed| order(&cursor(&listed.message)));
         if let Some(after) = &browse.after {
@@ -135,7 +163,10 @@ impl Postgres {
         }
         let more = items.len() > browse.limit as usize;
         items.truncate(browse.limit as usize);
-        let next = items.last().map(|listed| cursor(&listed.message)).filter(|_| more);
+        let next = items
+            .last()
+            .map(|listed| cursor(&listed.message))
+            .filter(|_| more);
         Ok(Page { items, next })
     }
 
@@ -153,8 +184,16 @@ impl Postgres {
         let drafts = self.load(connection, &wanted, For::Look).await?;
         let listed = found.iter().filter_map(|id| {
             let loaded = drafts.get(&id.0)?;
-            let message = loaded.draft.message.clone().filter(|m| matches(m, browse))?;
-            Some(Listed { message, size: loaded.row.as_ref()?.size, last: loaded.last() })
+            let message = loaded
+                .draft
+                .message
+                .clone()
+                .filter(|m| matches(m, browse))?;
+            Some(Listed {
+                message,
+                size: loaded.row.as_ref()?.size,
+                last: loaded.last(),
+            })
         });
         Ok(listed.collect())
     }
@@ -174,17 +213,35 @@ impl Postgres {
         let mut connection = self.pool.acquire().await?;
         let wanted = BTreeMap::from([(id.0, Wanted::default())]);
         let mut drafts = self.load(&mut connection, &wanted, For::LookAtAll).await?;
-        let Some(loaded) = drafts.get_mut(&id.0) else { return Ok(None) };
+        let Some(loaded) = drafts.get_mut(&id.0) else {
+            return Ok(None);
+        };
         if let Some(known) = &loaded.known {
-            time::pass(&mut loaded.draft, &known.queue.policy, now.unwrap_or_else(|| self.due.estimate()));
+            time::pass(
+                &mut loaded.draft,
+                &known.queue.policy,
+                now.unwrap_or_else(|| self.due.estimate()),
+            );
         }
-        let Some(queue) = queue_of(loaded) else { return Ok(None) };
+        let Some(queue) = queue_of(loaded) else {
+            return Ok(None);
+        };
         let payload = match &loaded.draft.message {
-            Some(_) => sqlx::query(PAYLOAD).bind(id.0).fetch_optional(&mut *connection).await?,
+            Some(_) => {
+                sqlx::query(PAYLOAD)
+                    .bind(id.0)
+                    .fetch_optional(&mut *connection)
+                    .await?
+            }
             None => None,
         };
-        let payload = payload.map(|row| row.try_get::<&[u8], _>(0).map(Bytes::copy_from_slice)).transpose()?;
-        let decisions = sqlx::query(DECISIONS).bind(id.0).fetch_all(&mut *connection).await?;
+        let payload = payload
+            .map(|row| row.try_get::<&[u8], _>(0).map(Bytes::copy_from_slice))
+            .transpose()?;
+        let decisions = sqlx::query(DECISIONS)
+            .bind(id.0)
+            .fetch_all(&mut *connection)
+            .await?;
         let decisions = decisions.iter().map(|row| {
             Ok(Decision {
                 at: row.try_get(0)?,
@@ -194,11 +251,19 @@ impl Postgres {
             })
         });
         let decisions = decisions.collect::<Result<_, sqlx::Error>>()?;
-        let discarded = loaded.draft.message.as_ref().is_some_and(|m| matches!(m.place, Place::Discarded(_)));
+        let discarded = loaded
+            .draft
+            .message
+            .as_ref()
+            .is_some_and(|m| matches!(m.place, Place::Discarded(_)));
         let key = loaded.row.as_ref().map(|row| row.envelope.key.clone());
         Ok(Some(Detail {
             queue,
-            ended: if discarded { loaded.end() } else { loaded.draft.ended.clone() },
+            ended: if discarded {
+                loaded.end()
+            } else {
+                loaded.draft.ended.clone()
+            },
             payload,
             deliveries: {
                 let mut history = loaded.draft.history.clone();
@@ -213,7 +278,11 @@ impl Postgres {
 }
 
 fn queue_of(loaded: &Loaded) -> Option<crate::model::QueueUid> {
-    loaded.row.as_ref().map(|row| row.envelope.queue).or(loaded.record.as_ref().map(|record| record.uid))
+    loaded
+        .row
+        .as_ref()
+        .map(|row| row.envelope.queue)
+        .or(loaded.record.as_ref().map(|record| record.uid))
 }
 
 fn matches(message: &Message, browse: &Browse) -> bool {
@@ -224,8 +293,14 @@ fn matches(message: &Message, browse: &Browse) -> bool {
     let request_id = message.envelope.request_id.as_ref();
     message.state() == browse.state
         && browse.state != State::Ended
-        && browse.key.as_ref().is_none_or(|key| message.envelope.key.as_ref() == Some(key))
-        && browse.request_id.as_ref().is_none_or(|id| request_id == Some(&id.text))
+        && browse
+            .key
+            .as_ref()
+            .is_none_or(|key| message.envelope.key.as_ref() == Some(key))
+        && browse
+            .request_id
+            .as_ref()
+            .is_none_or(|id| request_id == Some(&id.text))
         && browse.reason.is_none_or(|wanted| reason == Some(wanted))
 }
 
@@ -236,7 +311,11 @@ fn cursor(message: &Message) -> Cursor {
         Place::Dead(dead) => (0, dead.died_at),
         Place::Leased(_) | Place::Discarded(_) => (0, 0),
     };
-    Cursor { priority, at, id: message.envelope.id }
+    Cursor {
+        priority,
+        at,
+        id: message.envelope.id,
+    }
 }
 
 fn order(cursor: &Cursor) -> (Reverse<u8>, Millis, MessageId) {

@@ -10,7 +10,8 @@
 use super::Postgres;
 use super::fault::Fault;
 use super::rows::{
-    self, EndedRow, Known, MESSAGE_COLUMNS, MessageRow, Spot, Table, delivery_columns, ended_columns, message_columns,
+    self, EndedRow, Known, MESSAGE_COLUMNS, MessageRow, Spot, Table, delivery_columns,
+    ended_columns, message_columns,
 };
 use crate::model::{Completion, Delivered, End, Ended, Life, Millis, Place};
 use crate::rules::{Draft, Message};
@@ -100,35 +101,28 @@ LEFT JOIN LATERAL (
     SELECT * FROM (SELECT 2::smallint, ctid::text, queue_id, available_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
         NULL::boolean, NULL::text
-        FROM ready WHERE moved AND seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM ready WHERE moved AND seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") c
     UNION ALL
     SELECT * FROM (SELECT 1::smallint, ctid::text, queue_id, due_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
         NULL::boolean, NULL::text
-        FROM delayed WHERE moved AND seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM delayed WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") d
     UNION ALL
-    SELECT * FROM (SELECT 1::smallint, ctid::text, queue_id, due_at, fence, attempts, expirations, releases,
-        redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
-        NULL::boolean, NULL::text
-        FROM delayed WHERE due_at = m.available_at AND seq = m.wanted LIMIT 1 ",
-            $rows,
-            ") e
-    UNION ALL
     SELECT * FROM (SELECT 4::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
-        FROM dead WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
+        FROM dead WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
-            ") f
+            ") e
     UNION ALL
     SELECT * FROM (SELECT 5::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
         redrives, discarded_at, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
         FROM discarded WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
-            ") g
+            ") f
     LIMIT 1
 ) p ON true"
         )
@@ -141,7 +135,11 @@ pub(super) const LOAD_SEEN: &str = load_sql!("", "");
 pub(super) const COMPLETIONS: &str = "-- completions
 SELECT seq, fence, outcome FROM completion WHERE seq = ANY($1::bigint[])";
 
-pub(super) const ENDS: &str = concat!("-- ends\nSELECT seq, ", ended_columns!(), " FROM ended WHERE seq = ANY($1::bigint[])");
+pub(super) const ENDS: &str = concat!(
+    "-- ends\nSELECT seq, ",
+    ended_columns!(),
+    " FROM ended WHERE seq = ANY($1::bigint[])"
+);
 
 // The asked delivery, or the one before it where it is not kept: harmless, and one index descent each.
 pub(super) const HISTORY: &str = concat!(
@@ -158,7 +156,8 @@ pub(super) const WHOLE_HISTORY: &str = concat!(
     " FROM delivery d WHERE d.seq = ANY($1::bigint[]) ORDER BY d.seq, d.fence"
 );
 
-pub(super) const PURGED_AT: &str = "-- purged at\nSELECT id, since FROM trash WHERE id = ANY($1::int[])";
+pub(super) const PURGED_AT: &str =
+    "-- purged at\nSELECT id, since FROM trash WHERE id = ANY($1::int[])";
 
 impl Postgres {
     /// Loads drafts. Time has not passed in them yet.
@@ -170,8 +169,16 @@ impl Postgres {
     ) -> Result<Drafts, Fault> {
         let seqs: Vec<i64> = wanted.keys().copied().collect();
         let uids: Vec<Option<i32>> = wanted.values().map(|w| w.uid).collect();
-        let sql = if purpose == For::Change { LOAD_LOCKED } else { LOAD_SEEN };
-        let found = sqlx::query(sql).bind(&seqs).bind(&uids).fetch_all(&mut *connection).await?;
+        let sql = if purpose == For::Change {
+            LOAD_LOCKED
+        } else {
+            LOAD_SEEN
+        };
+        let found = sqlx::query(sql)
+            .bind(&seqs)
+            .bind(&uids)
+            .fetch_all(&mut *connection)
+            .await?;
         let mut drafts = Drafts::new();
         for row in &found {
             let seq: i64 = row.try_get(0)?;
@@ -186,7 +193,8 @@ impl Postgres {
             }
             drafts.insert(seq, assemble(seq, message, place, known));
         }
-        self.details(connection, wanted, &mut drafts, purpose).await?;
+        self.details(connection, wanted, &mut drafts, purpose)
+            .await?;
         Ok(drafts)
     }
 
@@ -203,15 +211,25 @@ impl Postgres {
         for (seq, loaded) in drafts.iter() {
             match loaded.draft.message.as_ref().map(|m| &m.place) {
                 Some(Place::Leased(_)) if loaded.fence() < 2 => {}
-                Some(Place::Leased(_) | Place::Dead(_) | Place::Discarded(_)) => completed.push(*seq),
+                Some(Place::Leased(_) | Place::Dead(_) | Place::Discarded(_)) => {
+                    completed.push(*seq)
+                }
                 Some(Place::Delayed { .. } | Place::Ready { .. }) => {}
-                None if loaded.row.is_some() => drop(loaded.spot.as_ref().map(|s| purged.insert(s.queue_id))),
+                None if loaded.row.is_some() => {
+                    drop(loaded.spot.as_ref().map(|s| purged.insert(s.queue_id)))
+                }
                 None => gone.push(*seq),
             }
             // A message that was never handed out, or is for the first time, has no history.
-            let first = matches!(loaded.draft.message.as_ref().map(|m| &m.place), Some(Place::Leased(_)));
+            let first = matches!(
+                loaded.draft.message.as_ref().map(|m| &m.place),
+                Some(Place::Leased(_))
+            );
             if loaded.draft.message.is_none() || loaded.fence() > i32::from(first) {
-                let asked = wanted.get(seq).map(|w| w.fences.as_slice()).unwrap_or_default();
+                let asked = wanted
+                    .get(seq)
+                    .map(|w| w.fences.as_slice())
+                    .unwrap_or_default();
                 for fence in asked.iter().copied().chain([i32::MAX]) {
                     seqs.push(*seq);
                     fences.push(fence);
@@ -219,20 +237,35 @@ impl Postgres {
             }
         }
         if !completed.is_empty() {
-            for row in sqlx::query(COMPLETIONS).bind(&completed).fetch_all(&mut *connection).await? {
+            for row in sqlx::query(COMPLETIONS)
+                .bind(&completed)
+                .fetch_all(&mut *connection)
+                .await?
+            {
                 let completion = Completion {
                     fence: row.try_get(1)?,
                     outcome: row.try_get::<Option<&str>, _>(2)?.map(Arc::from),
                 };
-                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else { continue };
-                for message in [loaded.draft.message.as_mut(), loaded.before.as_mut()].into_iter().flatten() {
+                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else {
+                    continue;
+                };
+                for message in [loaded.draft.message.as_mut(), loaded.before.as_mut()]
+                    .into_iter()
+                    .flatten()
+                {
                     message.completion = Some(completion.clone());
                 }
             }
         }
         if !gone.is_empty() {
-            for row in sqlx::query(ENDS).bind(&gone).fetch_all(&mut *connection).await? {
-                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else { continue };
+            for row in sqlx::query(ENDS)
+                .bind(&gone)
+                .fetch_all(&mut *connection)
+                .await?
+            {
+                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else {
+                    continue;
+                };
                 let record = rows::ended(&row, 1)?;
                 loaded.draft.ended = Some(record.ended.clone());
                 loaded.record = Some(record);
@@ -255,13 +288,24 @@ impl Postgres {
         }
         if !seqs.is_empty() {
             let found = if purpose == For::LookAtAll {
-                sqlx::query(WHOLE_HISTORY).bind(&seqs).fetch_all(&mut *connection).await?
+                sqlx::query(WHOLE_HISTORY)
+                    .bind(&seqs)
+                    .fetch_all(&mut *connection)
+                    .await?
             } else {
-                sqlx::query(HISTORY).bind(&seqs).bind(&fences).fetch_all(&mut *connection).await?
+                sqlx::query(HISTORY)
+                    .bind(&seqs)
+                    .bind(&fences)
+                    .fetch_all(&mut *connection)
+                    .await?
             };
             for row in &found {
-                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else { continue };
-                let Some(delivered) = rows::delivered(row, 1)? else { continue };
+                let Some(loaded) = drafts.get_mut(&row.try_get(0)?) else {
+                    continue;
+                };
+                let Some(delivered) = rows::delivered(row, 1)? else {
+                    continue;
+                };
                 if loaded.draft.fate(delivered.fence).is_none() {
                     loaded.draft.history.push(delivered);
                 }
@@ -285,26 +329,44 @@ impl Loaded {
     /// How a message that is gone went, as far as the store can tell: an absent message without a record was acked.
     pub(super) fn end(&self) -> Option<Ended> {
         if let Some(Place::Discarded(discarded)) = self.draft.message.as_ref().map(|m| &m.place) {
-            return Some(Ended { end: End::Discarded, at: discarded.discarded_at, fence: 0, outcome: None });
+            return Some(Ended {
+                end: End::Discarded,
+                at: discarded.discarded_at,
+                fence: 0,
+                outcome: None,
+            });
         }
         if self.draft.message.is_some() {
             return None;
         }
-        Some(self.draft.ended.clone().unwrap_or(Ended { end: End::Acked, at: 0, fence: 1, outcome: None }))
+        Some(self.draft.ended.clone().unwrap_or(Ended {
+            end: End::Acked,
+            at: 0,
+            fence: 1,
+            outcome: None,
+        }))
     }
 }
 
-fn assemble(seq: i64, row: Option<MessageRow>, place: Option<(Spot, Life, Place)>, known: Option<Arc<Known>>) -> Loaded {
+fn assemble(
+    seq: i64,
+    row: Option<MessageRow>,
+    place: Option<(Spot, Life, Place)>,
+    known: Option<Arc<Known>>,
+) -> Loaded {
     let (spot, state) = match place {
         Some((spot, life, place)) => (Some(spot), Some((life, place))),
         None => (None, None),
     };
-    let current = spot.as_ref().zip(known.as_ref()).is_some_and(|(spot, known)| match spot.table {
-        Table::Delayed | Table::Ready | Table::Lease => spot.queue_id == known.live_id,
-        Table::Dead => spot.queue_id == known.dead_id,
-        // Decided before the purge, and a purge does not undo decisions.
-        Table::Discarded => true,
-    });
+    let current = spot
+        .as_ref()
+        .zip(known.as_ref())
+        .is_some_and(|(spot, known)| match spot.table {
+            Table::Delayed | Table::Ready | Table::Lease => spot.queue_id == known.live_id,
+            Table::Dead => spot.queue_id == known.dead_id,
+            // Decided before the purge, and a purge does not undo decisions.
+            Table::Discarded => true,
+        });
     let stored = row.as_ref().zip(state).map(|(row, (life, place))| Message {
         envelope: Arc::clone(&row.envelope),
         life,
@@ -312,11 +374,32 @@ fn assemble(seq: i64, row: Option<MessageRow>, place: Option<(Spot, Life, Place)
         completion: None,
         expires_at: row.envelope.expires_at,
     });
-    let (message, purged) = if current { (stored, None) } else { (None, stored) };
+    let (message, purged) = if current {
+        (stored, None)
+    } else {
+        (None, stored)
+    };
     let draft = match (&message, &spot) {
         (Some(message), _) => Draft::of(message.clone(), Vec::new()),
-        (None, Some(_)) => Draft::gone(Some(Ended { end: End::Purged, at: 0, fence: 0, outcome: None }), Vec::new()),
+        (None, Some(_)) => Draft::gone(
+            Some(Ended {
+                end: End::Purged,
+                at: 0,
+                fence: 0,
+                outcome: None,
+            }),
+            Vec::new(),
+        ),
         (None, None) => Draft::gone(None, Vec::new()),
     };
-    Loaded { seq, row, spot, known, before: message, purged, record: None, draft }
+    Loaded {
+        seq,
+        row,
+        spot,
+        known,
+        before: message,
+        purged,
+        record: None,
+        draft,
+    }
 }

@@ -37,8 +37,15 @@ struct Known {
 impl Default for Due {
     fn default() -> Self {
         // Due at once: what happened before this process began is looked at first.
-        let known = Known { next: Some(Millis::MIN), store: 0, seen: Instant::now() };
-        Self { known: Mutex::new(known), turn: tokio::sync::Mutex::new(None) }
+        let known = Known {
+            next: Some(Millis::MIN),
+            store: 0,
+            seen: Instant::now(),
+        };
+        Self {
+            known: Mutex::new(known),
+            turn: tokio::sync::Mutex::new(None),
+        }
     }
 }
 
@@ -59,7 +66,9 @@ impl Due {
     /// stored or compared with a stored time.
     pub(super) fn estimate(&self) -> Millis {
         let known = self.known.lock();
-        known.store.saturating_add(known.seen.elapsed().as_millis() as Millis)
+        known
+            .store
+            .saturating_add(known.seen.elapsed().as_millis() as Millis)
     }
 
     fn is_due(&self, now: Now) -> bool {
@@ -68,7 +77,8 @@ impl Due {
     }
 }
 
-pub(super) const CLOCK: &str = "-- clock\nSELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+pub(super) const CLOCK: &str =
+    "-- clock\nSELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// The store's time.
 pub(super) async fn clock(connection: &mut PgConnection) -> Result<Millis, Fault> {
@@ -174,10 +184,19 @@ impl Postgres {
 
     async fn try_step(&self, now: Now) -> Result<Moved, Fault> {
         let mut tx = self.begin().await?;
-        let rows = sqlx::query(DUE).bind(now).bind(STEP).fetch_all(&mut *tx).await?;
-        let Some(first) = rows.first() else { return Ok(Moved::default()) };
+        let rows = sqlx::query(DUE)
+            .bind(now)
+            .bind(STEP)
+            .fetch_all(&mut *tx)
+            .await?;
+        let Some(first) = rows.first() else {
+            return Ok(Moved::default());
+        };
         let at: Millis = first.try_get(0)?;
-        let mut moved = Moved { more: first.try_get::<i64, _>(1)? >= STEP, ..Moved::default() };
+        let mut moved = Moved {
+            more: first.try_get::<i64, _>(1)? >= STEP,
+            ..Moved::default()
+        };
         if let Some(pushed) = first.try_get::<Option<Millis>, _>(2)? {
             moved.stir.add_due(pushed);
         }
@@ -213,14 +232,22 @@ impl Postgres {
     async fn try_retire(&self, queue: Option<QueueUid>, now: Now) -> Result<Moved, Fault> {
         let mut tx = self.begin().await?;
         let uid = queue.map(|q| q.0);
-        let rows = sqlx::query(OVER_AGED).bind(now).bind(STEP).bind(uid).fetch_all(&mut *tx).await?;
+        let rows = sqlx::query(OVER_AGED)
+            .bind(now)
+            .bind(STEP)
+            .bind(uid)
+            .fetch_all(&mut *tx)
+            .await?;
         let Some(first) = rows.first() else {
             // Nothing was locked or written.
             tx.rollback().await?;
             return Ok(Moved::default());
         };
         let at: Millis = first.try_get(0)?;
-        let mut moved = Moved { more: rows.len() as i64 >= STEP, ..Moved::default() };
+        let mut moved = Moved {
+            more: rows.len() as i64 >= STEP,
+            ..Moved::default()
+        };
         let mut wanted = BTreeMap::new();
         for row in &rows {
             wanted.insert(row.try_get(1)?, Wanted::default());
@@ -257,7 +284,11 @@ impl Postgres {
             }
         }
         if !later.is_empty() {
-            sqlx::query(LOOK_LATER).bind(&later).bind(&ends).execute(&mut *connection).await?;
+            sqlx::query(LOOK_LATER)
+                .bind(&later)
+                .bind(&ends)
+                .execute(&mut *connection)
+                .await?;
         }
         let writes = Writes::of(&drafts, now);
         self.write(connection, &writes, self.stripe, now).await?;

@@ -31,7 +31,9 @@ impl Fault {
     /// The error for a caller when no further attempt is made and the statement was not a commit.
     pub(super) fn into_error(self) -> StoreError {
         match self {
-            Self::Again(text) | Self::Reopen(text) | Self::Lost(text) => StoreError::unavailable(text),
+            Self::Again(text) | Self::Reopen(text) | Self::Lost(text) => {
+                StoreError::unavailable(text)
+            }
             Self::IdTaken => StoreError::unavailable("message ids clash"),
             Self::Store(error) => error,
         }
@@ -56,9 +58,9 @@ impl From<sqlx::Error> for Fault {
         let text = error.to_string();
         let sqlx::Error::Database(database) = &error else {
             return match error {
-                sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Configuration(_) => {
-                    Self::Store(StoreError::unavailable(text))
-                }
+                sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::Configuration(_) => Self::Store(StoreError::unavailable(text)),
                 sqlx::Error::Io(_)
                 | sqlx::Error::Tls(_)
                 | sqlx::Error::Protocol(_)

@@ -43,7 +43,9 @@ impl Postgres {
         let mut attempt = 0;
         loop {
             let found = sqlx::query(ALL).fetch_all(&self.pool).await;
-            let found = found.map_err(Fault::from).and_then(|rows| rows.iter().map(key).collect());
+            let found = found
+                .map_err(Fault::from)
+                .and_then(|rows| rows.iter().map(key).collect());
             match found {
                 Ok(keys) => return Ok(keys),
                 Err(fault) => self.once_more(&mut attempt, fault).await?,
@@ -83,7 +85,12 @@ impl Postgres {
     pub(super) async fn end_key(&self, id: &str, now: Now) -> Result<bool> {
         let mut attempt = 0;
         loop {
-            match sqlx::query(REVOKE).bind(text(id)).bind(now).execute(&self.pool).await {
+            match sqlx::query(REVOKE)
+                .bind(text(id))
+                .bind(now)
+                .execute(&self.pool)
+                .await
+            {
                 Ok(done) => return Ok(done.rows_affected() == 1),
                 Err(error) => self.once_more(&mut attempt, error.into()).await?,
             }

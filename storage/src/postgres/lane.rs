@@ -68,15 +68,29 @@ impl Lane {
     pub(super) fn new(connections: usize) -> Self {
         let slot = || Slot {
             connection: None,
-            mark: Mark { batcher: rand::random(), epoch: 0, n: 0, stripe: rand::random_range(1..=i16::MAX) },
+            mark: Mark {
+                batcher: rand::random(),
+                epoch: 0,
+                n: 0,
+                stripe: rand::random_range(1..=i16::MAX),
+            },
         };
-        Self { free: Semaphore::new(connections), slots: Mutex::new((0..connections).map(|_| slot()).collect()) }
+        Self {
+            free: Semaphore::new(connections),
+            slots: Mutex::new((0..connections).map(|_| slot()).collect()),
+        }
     }
 
     pub(super) async fn take(&self) -> Result<Held<'_>> {
         let permit = self.free.acquire().await.map_err(StoreError::unavailable)?;
         let slot = self.slots.lock().pop();
-        Ok(Held { lane: self, slot, attempt: 0, busy: false, _permit: permit })
+        Ok(Held {
+            lane: self,
+            slot,
+            attempt: 0,
+            busy: false,
+            _permit: permit,
+        })
     }
 
     /// Closes the connections once nobody uses them.
@@ -85,7 +99,11 @@ impl Lane {
         let slots = std::mem::take(&mut *self.slots.lock());
         for slot in slots {
             if let Some(connection) = slot.connection {
-                let _ = tokio::time::timeout(Duration::from_secs(1), sqlx::Connection::close(connection)).await;
+                let _ = tokio::time::timeout(
+                    Duration::from_secs(1),
+                    sqlx::Connection::close(connection),
+                )
+                .await;
             }
         }
     }
@@ -93,20 +111,33 @@ impl Lane {
 
 impl Held<'_> {
     /// The connection, opened if need be, and the mark of the next attempt.
-    pub(super) async fn begin(&mut self, options: &PgConnectOptions) -> Result<(&mut PgConnection, Mark)> {
-        let slot = self.slot.as_mut().ok_or_else(|| StoreError::internal("a lane without a slot"))?;
+    pub(super) async fn begin(
+        &mut self,
+        options: &PgConnectOptions,
+    ) -> Result<(&mut PgConnection, Mark)> {
+        let slot = self
+            .slot
+            .as_mut()
+            .ok_or_else(|| StoreError::internal("a lane without a slot"))?;
         if slot.connection.is_none() {
             let opened = bounded(async { open(options, &mut slot.mark).await }).await;
             slot.connection = Some(opened.map_err(Fault::into_error)?);
         }
-        let connection = slot.connection.as_mut().ok_or_else(|| StoreError::internal("a lane without a connection"))?;
+        let connection = slot
+            .connection
+            .as_mut()
+            .ok_or_else(|| StoreError::internal("a lane without a connection"))?;
         slot.mark.n += 1;
         self.busy = true;
         Ok((connection, slot.mark))
     }
 
     /// Decides what an attempt's result means. `Err`: surely no effect, or [`StoreError::CommitUnknown`].
-    pub(super) async fn judge<T>(&mut self, options: &PgConnectOptions, result: Result<T, Fault>) -> Result<Verdict<T>> {
+    pub(super) async fn judge<T>(
+        &mut self,
+        options: &PgConnectOptions,
+        result: Result<T, Fault>,
+    ) -> Result<Verdict<T>> {
         self.busy = false;
         self.attempt += 1;
         let (verdict, text) = match result {
@@ -126,7 +157,9 @@ impl Held<'_> {
         };
         if self.attempt >= TRIES {
             self.hang_up();
-            return Err(StoreError::unavailable(format!("given up after {TRIES} attempts: {text}")));
+            return Err(StoreError::unavailable(format!(
+                "given up after {TRIES} attempts: {text}"
+            )));
         }
         tracing::debug!(attempt = self.attempt, reason = text, "batch is repeated");
         if !self.roll_back().await {
@@ -137,8 +170,12 @@ impl Held<'_> {
     }
 
     async fn roll_back(&mut self) -> bool {
-        let Some(connection) = self.slot.as_mut().and_then(|s| s.connection.as_mut()) else { return false };
-        bounded(async { Ok(connection.execute("ROLLBACK").await?) }).await.is_ok()
+        let Some(connection) = self.slot.as_mut().and_then(|s| s.connection.as_mut()) else {
+            return false;
+        };
+        bounded(async { Ok(connection.execute("ROLLBACK").await?) })
+            .await
+            .is_ok()
     }
 
     fn hang_up(&mut self) {
@@ -148,14 +185,21 @@ impl Held<'_> {
     }
 
     async fn resolve<T>(&mut self, options: &PgConnectOptions, text: &str) -> Result<Verdict<T>> {
-        tracing::warn!(error = text, "connection lost during a batch; looking for its outcome");
+        tracing::warn!(
+            error = text,
+            "connection lost during a batch; looking for its outcome"
+        );
         self.hang_up();
-        let Some(slot) = &mut self.slot else { return Err(StoreError::internal("a lane without a slot")) };
+        let Some(slot) = &mut self.slot else {
+            return Err(StoreError::internal("a lane without a slot"));
+        };
         let deadline = Instant::now() + RESOLVE_LIMIT;
         let mine = slot.mark.n;
         while Instant::now() < deadline {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Ok(Ok((connection, found))) = tokio::time::timeout(left, fence(options, &mut slot.mark)).await {
+            if let Ok(Ok((connection, found))) =
+                tokio::time::timeout(left, fence(options, &mut slot.mark)).await
+            {
                 slot.connection = Some(connection);
                 return match found {
                     Some(n) if n == mine => Ok(Verdict::Committed),
@@ -183,7 +227,9 @@ impl Drop for Held<'_> {
 }
 
 /// Runs an attempt for at most [`STATEMENT_LIMIT`].
-pub(super) async fn bounded<T>(attempt: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub(super) async fn bounded<T>(
+    attempt: impl Future<Output = Result<T, Fault>>,
+) -> Result<T, Fault> {
     match tokio::time::timeout(STATEMENT_LIMIT, attempt).await {
         Ok(result) => result,
         Err(_) => Err(Fault::Lost("no answer from the server".to_owned())),
@@ -198,7 +244,11 @@ RETURNING epoch";
 
 async fn open(options: &PgConnectOptions, mark: &mut Mark) -> Result<PgConnection, Fault> {
     let mut connection = session::connect(options).await?;
-    let row = sqlx::query(OPEN_MARK).bind(mark.batcher).bind(mark.n).fetch_one(&mut connection).await?;
+    let row = sqlx::query(OPEN_MARK)
+        .bind(mark.batcher)
+        .bind(mark.n)
+        .fetch_one(&mut connection)
+        .await?;
     mark.epoch = row.try_get(0)?;
     Ok(connection)
 }
@@ -206,9 +256,16 @@ async fn open(options: &PgConnectOptions, mark: &mut Mark) -> Result<PgConnectio
 pub(super) const FENCE: &str = "-- fence
 UPDATE commit_mark SET epoch = epoch + 1 WHERE batcher = $1::bigint RETURNING n, epoch";
 
-async fn fence(options: &PgConnectOptions, mark: &mut Mark) -> Result<(PgConnection, Option<i64>), Fault> {
+async fn fence(
+    options: &PgConnectOptions,
+    mark: &mut Mark,
+) -> Result<(PgConnection, Option<i64>), Fault> {
     let mut connection = session::connect(options).await?;
-    let Some(row) = sqlx::query(FENCE).bind(mark.batcher).fetch_optional(&mut connection).await? else {
+    let Some(row) = sqlx::query(FENCE)
+        .bind(mark.batcher)
+        .fetch_optional(&mut connection)
+        .await?
+    else {
         return Ok((connection, None));
     };
     mark.epoch = row.try_get(1)?;
@@ -216,7 +273,11 @@ async fn fence(options: &PgConnectOptions, mark: &mut Mark) -> Result<(PgConnect
 }
 
 /// Begins a batch's transaction and answers the store's time in it: one round trip for both.
-pub(super) async fn begin_marked(connection: &mut PgConnection, mark: Mark, now: Option<Millis>) -> Result<Millis, Fault> {
+pub(super) async fn begin_marked(
+    connection: &mut PgConnection,
+    mark: Mark,
+    now: Option<Millis>,
+) -> Result<Millis, Fault> {
     let given = now.map_or("NULL".to_owned(), |now| now.to_string());
     // Numbers only; the simple protocol takes several statements at once.
     let sql = format!(
@@ -225,8 +286,12 @@ pub(super) async fn begin_marked(connection: &mut PgConnection, mark: Mark, now:
          RETURNING coalesce({given}::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)",
         mark.n, mark.batcher, mark.epoch
     );
-    let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(&mut *connection).await?;
-    let Some(row) = rows.first() else { return Err(closed_gate()) };
+    let rows = sqlx::raw_sql(AssertSqlSafe(sql))
+        .fetch_all(&mut *connection)
+        .await?;
+    let Some(row) = rows.first() else {
+        return Err(closed_gate());
+    };
     Ok(row.try_get(0)?)
 }
 

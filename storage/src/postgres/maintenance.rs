@@ -138,7 +138,8 @@ FROM (SELECT * FROM dedupe WHERE (uid, digest) > ($2::int, $3::bytea) ORDER BY u
 LEFT JOIN LATERAL (SELECT 1 AS there FROM message m WHERE m.seq = d.seq LIMIT 1) m ON true
 ORDER BY d.uid, d.digest";
 
-pub(super) const POLICIES: &str = "-- policies\nSELECT uid, policy FROM queue WHERE uid = ANY($1::int[])";
+pub(super) const POLICIES: &str =
+    "-- policies\nSELECT uid, policy FROM queue WHERE uid = ANY($1::int[])";
 
 // Rows of connections that are long gone. A living one that was at rest for so long makes itself a new row.
 pub(super) const DROP_MARKS: &str = "-- drop marks
@@ -163,18 +164,28 @@ impl Postgres {
         more |= self.expire_dead(now).await?;
         more |= self.forget_discarded(now).await?;
         let mut connection = self.pool.acquire().await?;
-        for (sql, memory) in
-            [(ENDS_OVER, None), (KEYS_OVER, None), (ANSWERS_OVER, Some(OPERATION_MEMORY_MS))]
-        {
+        for (sql, memory) in [
+            (ENDS_OVER, None),
+            (KEYS_OVER, None),
+            (ANSWERS_OVER, Some(OPERATION_MEMORY_MS)),
+        ] {
             let mut query = sqlx::query(sql).bind(now).bind(STEP);
             if let Some(memory) = memory {
                 query = query.bind(memory);
             }
-            more |= query.fetch_one(&mut *connection).await?.try_get::<i64, _>(0)? >= STEP;
+            more |= query
+                .fetch_one(&mut *connection)
+                .await?
+                .try_get::<i64, _>(0)?
+                >= STEP;
         }
         sweep_request_ids(&mut connection, sweep, now).await?;
         if now.is_some() || sweep.seldom.is_none_or(|last| last.elapsed() >= SELDOM) {
-            let folded = sqlx::query(FOLD_COUNTERS).bind(now).bind(WALK).execute(&mut *connection).await?;
+            let folded = sqlx::query(FOLD_COUNTERS)
+                .bind(now)
+                .bind(WALK)
+                .execute(&mut *connection)
+                .await?;
             more |= folded.rows_affected() as i64 >= WALK;
             sqlx::query(DROP_MARKS).execute(&mut *connection).await?;
             sweep.seldom = Some(Instant::now());
@@ -195,14 +206,34 @@ impl Postgres {
             None => super::due::clock(&mut tx).await?,
         };
         let mut wanted = BTreeMap::new();
-        for sql in if kind == 0 { &[LEFT_IN_READY, LEFT_IN_DELAYED][..] } else { &[LEFT_IN_DEAD][..] } {
-            for row in sqlx::query(*sql).bind(id).bind(STEP).fetch_all(&mut *tx).await? {
-                wanted.insert(row.try_get::<i64, _>(0)?, Wanted { uid: Some(uid), ..Wanted::default() });
+        for sql in if kind == 0 {
+            &[LEFT_IN_READY, LEFT_IN_DELAYED][..]
+        } else {
+            &[LEFT_IN_DEAD][..]
+        } {
+            for row in sqlx::query(*sql)
+                .bind(id)
+                .bind(STEP)
+                .fetch_all(&mut *tx)
+                .await?
+            {
+                wanted.insert(
+                    row.try_get::<i64, _>(0)?,
+                    Wanted {
+                        uid: Some(uid),
+                        ..Wanted::default()
+                    },
+                );
             }
         }
         let mut walked = true;
         if wanted.is_empty() {
-            if sqlx::query(ANYTHING_LEFT).bind(id).fetch_one(&mut *tx).await?.try_get(0)? {
+            if sqlx::query(ANYTHING_LEFT)
+                .bind(id)
+                .fetch_one(&mut *tx)
+                .await?
+                .try_get(0)?
+            {
                 // Somebody holds the rest; it will be there next time.
                 tx.rollback().await?;
                 return Ok(false);
@@ -216,7 +247,11 @@ impl Postgres {
             let writes = Writes::clear(&mut drafts, now);
             self.write(&mut tx, &writes, self.stripe, now).await?;
         } else if walked {
-            sqlx::query(FOLD_TRASH).bind(id).bind(uid).execute(&mut *tx).await?;
+            sqlx::query(FOLD_TRASH)
+                .bind(id)
+                .bind(uid)
+                .execute(&mut *tx)
+                .await?;
             sqlx::query(DROP_TRASH).bind(id).execute(&mut *tx).await?;
         }
         tx.commit().await?;
@@ -226,7 +261,11 @@ impl Postgres {
     /// Ends dead letters past the retention of their queue.
     async fn expire_dead(&self, now: Now) -> Result<bool, Fault> {
         let mut tx = self.begin().await?;
-        let rows = sqlx::query(DEAD_TOO_LONG).bind(now).bind(STEP).fetch_all(&mut *tx).await?;
+        let rows = sqlx::query(DEAD_TOO_LONG)
+            .bind(now)
+            .bind(STEP)
+            .fetch_all(&mut *tx)
+            .await?;
         let Some(first) = rows.first() else {
             tx.rollback().await?;
             return Ok(false);
@@ -254,7 +293,8 @@ impl Postgres {
             .bind(seqs)
             .execute(&mut *tx)
             .await?;
-        self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now).await?;
+        self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now)
+            .await?;
         tx.commit().await?;
         Ok(rows.len() as i64 >= STEP)
     }
@@ -262,8 +302,12 @@ impl Postgres {
     /// Drops the payload of dead letters that were discarded long ago; the record of the end stays.
     async fn forget_discarded(&self, now: Now) -> Result<bool, Fault> {
         let mut tx = self.begin().await?;
-        let rows =
-            sqlx::query(DISCARDED_LONG_AGO).bind(now).bind(STEP).bind(DISCARD_UNDO_MS).fetch_all(&mut *tx).await?;
+        let rows = sqlx::query(DISCARDED_LONG_AGO)
+            .bind(now)
+            .bind(STEP)
+            .bind(DISCARD_UNDO_MS)
+            .fetch_all(&mut *tx)
+            .await?;
         let Some(first) = rows.first() else {
             tx.rollback().await?;
             return Ok(false);
@@ -277,7 +321,8 @@ impl Postgres {
         for loaded in drafts.values_mut() {
             operate::forget_discarded(&mut loaded.draft);
         }
-        self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now).await?;
+        self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now)
+            .await?;
         tx.commit().await?;
         Ok(rows.len() as i64 >= STEP)
     }
@@ -290,8 +335,16 @@ async fn walk_leases(
     id: i32,
     wanted: &mut BTreeMap<i64, Wanted>,
 ) -> Result<bool, Fault> {
-    let after = if sweep.leases.0 == id { sweep.leases.1 } else { i64::MIN };
-    let rows = sqlx::query(WALK_LEASES).bind(after).bind(WALK).fetch_all(connection).await?;
+    let after = if sweep.leases.0 == id {
+        sweep.leases.1
+    } else {
+        i64::MIN
+    };
+    let rows = sqlx::query(WALK_LEASES)
+        .bind(after)
+        .bind(WALK)
+        .fetch_all(connection)
+        .await?;
     for row in &rows {
         let seq: i64 = row.try_get(0)?;
         if row.try_get::<i32, _>(1)? == id {
@@ -304,23 +357,48 @@ async fn walk_leases(
 
 /// Walks the request ids with a cursor and drops those that are free. A free one that is still there does no harm: publish
 /// looks at its time; this only gives the space back.
-async fn sweep_request_ids(connection: &mut PgConnection, sweep: &mut Sweep, now: Now) -> Result<(), Fault> {
+async fn sweep_request_ids(
+    connection: &mut PgConnection,
+    sweep: &mut Sweep,
+    now: Now,
+) -> Result<(), Fault> {
     let (uid, digest) = sweep.request_ids.take().unwrap_or((i32::MIN, Vec::new()));
-    let rows = sqlx::query(WALK_IDS).bind(now).bind(uid).bind(digest).bind(WALK).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(WALK_IDS)
+        .bind(now)
+        .bind(uid)
+        .bind(digest)
+        .bind(WALK)
+        .fetch_all(&mut *connection)
+        .await?;
     let mut windows: HashMap<i32, Millis> = HashMap::new();
-    let mut uids: Vec<i32> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let mut uids: Vec<i32> = rows
+        .iter()
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, _>>()?;
     uids.dedup();
     if !uids.is_empty() {
-        for row in sqlx::query(POLICIES).bind(&uids).fetch_all(&mut *connection).await? {
-            let policy: Policy = serde_json::from_str(row.try_get(1)?).map_err(|_| super::rows::broken("policy"))?;
+        for row in sqlx::query(POLICIES)
+            .bind(&uids)
+            .fetch_all(&mut *connection)
+            .await?
+        {
+            let policy: Policy =
+                serde_json::from_str(row.try_get(1)?).map_err(|_| super::rows::broken("policy"))?;
             windows.insert(row.try_get(0)?, policy.dedupe_window_ms);
         }
     }
-    let (mut free_uids, mut free_digests, mut free_seqs) = (Vec::new(), Vec::<Vec<u8>>::new(), Vec::new());
+    let (mut free_uids, mut free_digests, mut free_seqs) =
+        (Vec::new(), Vec::<Vec<u8>>::new(), Vec::new());
     for row in &rows {
-        let (uid, kept_from, there, at): (i32, Millis, bool, Millis) =
-            (row.try_get(0)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
-        let over = windows.get(&uid).is_some_and(|window| rules::request_id_is_free(kept_from, *window, at));
+        let (uid, kept_from, there, at): (i32, Millis, bool, Millis) = (
+            row.try_get(0)?,
+            row.try_get(3)?,
+            row.try_get(4)?,
+            row.try_get(5)?,
+        );
+        let over = windows
+            .get(&uid)
+            .is_some_and(|window| rules::request_id_is_free(kept_from, *window, at));
         if over && !there {
             free_uids.push(uid);
             free_digests.push(row.try_get(1)?);
@@ -328,7 +406,12 @@ async fn sweep_request_ids(connection: &mut PgConnection, sweep: &mut Sweep, now
         }
     }
     if !free_seqs.is_empty() {
-        sqlx::query(FREE_ID).bind(&free_uids).bind(&free_digests).bind(&free_seqs).execute(&mut *connection).await?;
+        sqlx::query(FREE_ID)
+            .bind(&free_uids)
+            .bind(&free_digests)
+            .bind(&free_seqs)
+            .execute(&mut *connection)
+            .await?;
     }
     if rows.len() as i64 >= WALK {
         if let Some(last) = rows.last() {

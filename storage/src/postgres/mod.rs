@@ -27,10 +27,12 @@ mod session;
 mod settle;
 mod write;
 
+#[cfg(test)]
+mod plans;
 
 use crate::backend::{
-    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane as LaneShape, Moved, Operated,
-    Operation, Page, QueueNumbers,
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane as LaneShape,
+    Moved, Operated, Operation, Page, QueueNumbers,
 };
 use crate::error::{Result, StoreError};
 use crate::model::{IdMaker, MessageId, Millis, Queue, QueueUid};
@@ -78,7 +80,9 @@ struct Postgres {
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     let options = session::options(url)?;
     session::migrate(&options).await?;
-    let mut connection = session::connect(&options).await.map_err(StoreError::unavailable)?;
+    let mut connection = session::connect(&options)
+        .await
+        .map_err(StoreError::unavailable)?;
     session::check_durability(&mut connection).await?;
     let facts = session::facts(&mut connection).await?;
     let store = Postgres {
@@ -95,7 +99,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         sweep: tokio::sync::Mutex::new(Sweep::default()),
         stripe: rand::random_range(1..=i16::MAX),
     };
-    let now = due::clock(&mut connection).await.map_err(Fault::into_error)?;
+    let now = due::clock(&mut connection)
+        .await
+        .map_err(Fault::into_error)?;
     store.due.saw(now);
     Ok(Arc::new(store))
 }
@@ -109,7 +115,11 @@ impl Postgres {
     /// Whether a failed attempt outside the lanes is worth another one; pauses if so. Not for a failed commit.
     async fn once_more(&self, attempt: &mut u32, fault: Fault) -> Result<()> {
         *attempt += 1;
-        let most = if matches!(fault, Fault::Lost(_)) { CALL_TRIES } else { fault::TRIES };
+        let most = if matches!(fault, Fault::Lost(_)) {
+            CALL_TRIES
+        } else {
+            fault::TRIES
+        };
         match fault {
             Fault::Store(error) => Err(error),
             other if *attempt >= most => Err(other.into_error()),
@@ -138,16 +148,22 @@ impl Backend for Postgres {
         let mut outcome = BatchOutcome::default();
         let mut committed = false;
         if !batch.settles.is_empty() {
-            outcome.settles = self.settle(&batch.settles, now, &mut outcome.stir, &mut outcome.now).await?;
+            outcome.settles = self
+                .settle(&batch.settles, now, &mut outcome.stir, &mut outcome.now)
+                .await?;
             committed = true;
         }
         if !batch.publishes.is_empty() {
-            let published = self.publish(&batch.publishes, now, &mut outcome.stir, &mut outcome.now).await;
+            let published = self
+                .publish(&batch.publishes, now, &mut outcome.stir, &mut outcome.now)
+                .await;
             outcome.publishes = published.map_err(|error| after_a_part(error, committed))?;
             committed = true;
         }
         if !batch.receives.is_empty() {
-            let received = self.receive(&batch.receives, now, &mut outcome.stir, &mut outcome.now).await;
+            let received = self
+                .receive(&batch.receives, now, &mut outcome.stir, &mut outcome.now)
+                .await;
             outcome.receives = received.map_err(|error| after_a_part(error, committed))?;
         }
         if now.is_none() && outcome.now != 0 {
@@ -163,7 +179,12 @@ impl Backend for Postgres {
         self.move_what_is_due(now).await
     }
 
-    async fn operate(&self, call: &Call, operation: Operation, now: Option<Millis>) -> Result<Operated> {
+    async fn operate(
+        &self,
+        call: &Call,
+        operation: Operation,
+        now: Option<Millis>,
+    ) -> Result<Operated> {
         self.perform(call, &operation, now).await
     }
 
@@ -216,12 +237,30 @@ impl Backend for Postgres {
     }
 
     fn lanes(&self) -> Vec<LaneShape> {
-        let none = Kinds { settles: false, publishes: false, receives: false };
-        let lane = |kinds| LaneShape { kinds, dedicated: false, max_items: MAX_ITEMS, max_bytes: MAX_BYTES };
+        let none = Kinds {
+            settles: false,
+            publishes: false,
+            receives: false,
+        };
+        let lane = |kinds| LaneShape {
+            kinds,
+            dedicated: false,
+            max_items: MAX_ITEMS,
+            max_bytes: MAX_BYTES,
+        };
         vec![
-            lane(Kinds { settles: true, ..none }),
-            lane(Kinds { publishes: true, ..none }),
-            lane(Kinds { receives: true, ..none }),
+            lane(Kinds {
+                settles: true,
+                ..none
+            }),
+            lane(Kinds {
+                publishes: true,
+                ..none
+            }),
+            lane(Kinds {
+                receives: true,
+                ..none
+            }),
         ]
     }
 

@@ -35,14 +35,24 @@ SELECT $1::bigint, $2::text, $3::text, t.uid, t.seq, $4::text FROM unnest($5::in
 
 macro_rules! queue_sql {
     ($name:literal, $test:literal, $lock:literal) => {
-        concat!("-- operate, ", $name, "\nSELECT ", queue_columns!(), " FROM queue WHERE ", $test, " ", $lock)
+        concat!(
+            "-- operate, ",
+            $name,
+            "\nSELECT ",
+            queue_columns!(),
+            " FROM queue WHERE ",
+            $test,
+            " ",
+            $lock
+        )
     };
 }
 // Waits for publishes under way, and keeps new ones waiting: for what must not miss a message.
 pub(super) const QUEUE_ALONE: &str = queue_sql!("queue, alone", "uid = $1::int", "FOR UPDATE");
 // Waits for nobody but other operators.
 pub(super) const QUEUE: &str = queue_sql!("queue", "uid = $1::int", "FOR NO KEY UPDATE");
-pub(super) const QUEUE_NAMED: &str = queue_sql!("queue by name", "name = $1::text", "FOR NO KEY UPDATE");
+pub(super) const QUEUE_NAMED: &str =
+    queue_sql!("queue by name", "name = $1::text", "FOR NO KEY UPDATE");
 
 pub(super) const GAUGES: &str = "-- operate, gauges
 SELECT (SELECT coalesce(sum(delayed + ready + leased), 0)::bigint FROM counter WHERE queue_id = $1::int),
@@ -74,16 +84,37 @@ pub(super) const OLDEST_DEAD: &str = "-- operate, oldest dead
 SELECT died_at, seq FROM dead WHERE queue_id = $1::int AND (died_at, seq) > ($2::bigint, $3::bigint)
 ORDER BY died_at, seq LIMIT $4::bigint";
 
-pub(super) const REPEATED_KEYS: &str = "-- operate, repeated keys
-SELECT k.seq FROM (SELECT key FROM keyed WHERE uid = $1::int GROUP BY key HAVING count(*) > 1 LIMIT 100) r
-CROSS JOIN LATERAL (SELECT seq FROM keyed k WHERE k.uid = $1::int AND k.key = r.key ORDER BY seq LIMIT 100) k";
+// The messages of a queue that have a key and are there; discarded ones, and those that a purge took, are not. One snapshot
+// sees a message in one place. Subqueries instead of joins, so that each is one look-up by an index.
+macro_rules! live_keys {
+    () => {
+        "FROM queue q CROSS JOIN keyed k
+CROSS JOIN LATERAL (SELECT rank, available_at, fingerprint FROM message m WHERE m.seq = k.seq LIMIT 1) m
+WHERE q.uid = $1::int AND k.uid = $1::int AND coalesce(
+    (SELECT queue_id = q.live_id FROM lease WHERE seq = k.seq LIMIT 1),
+    (SELECT queue_id = q.dead_id FROM dead WHERE seq + 0 = k.seq LIMIT 1),
+    (SELECT queue_id = q.live_id FROM ready WHERE moved AND seq + 0 = k.seq LIMIT 1),
+    (SELECT true FROM ready WHERE queue_id = q.live_id AND rank = m.rank AND available_at = m.available_at
+        AND seq = k.seq LIMIT 1),
+    (SELECT queue_id = q.live_id FROM delayed WHERE seq + 0 = k.seq LIMIT 1),
+    false)"
+    };
+}
 
-pub(super) const ADOPT_KEYS: &str = "-- operate, adopt keys
+pub(super) const REPEATED_KEYS: &str = concat!(
+    "-- operate, repeated keys\nSELECT 1 ",
+    live_keys!(),
+    " GROUP BY k.key HAVING count(*) > 1 LIMIT 1"
+);
+
+pub(super) const ADOPT_KEYS: &str = concat!(
+    "-- operate, adopt keys
 INSERT INTO unique_key (uid, key, seq, fingerprint)
-SELECT k.uid, k.key, max(k.seq), max(m.fingerprint) FROM keyed k
-CROSS JOIN LATERAL (SELECT fingerprint FROM message m WHERE m.seq = k.seq LIMIT 1) m
-WHERE k.uid = $1::int AND k.seq <> ALL($2::bigint[]) GROUP BY k.uid, k.key ORDER BY k.uid, k.key
-ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL";
+SELECT k.uid, k.key, k.seq, m.fingerprint ",
+    live_keys!(),
+    " ORDER BY k.uid, k.key
+ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL"
+);
 
 type Tx = Transaction<'static, Driver>;
 
@@ -98,7 +129,12 @@ struct Work<'a> {
 }
 
 impl Postgres {
-    pub(super) async fn perform(&self, call: &Call, operation: &Operation, now: Now) -> Result<Operated> {
+    pub(super) async fn perform(
+        &self,
+        call: &Call,
+        operation: &Operation,
+        now: Now,
+    ) -> Result<Operated> {
         self.catch_up(None, now).await?;
         let mut attempt = 0;
         loop {
@@ -114,10 +150,20 @@ impl Postgres {
         }
     }
 
-    async fn try_perform(&self, call: &Call, operation: &Operation, now: Now) -> Result<Operated, Fault> {
+    async fn try_perform(
+        &self,
+        call: &Call,
+        operation: &Operation,
+        now: Now,
+    ) -> Result<Operated, Fault> {
         let mut tx = self.begin().await?;
         let id = call.request_id.as_deref().map(text);
-        let row = sqlx::query(BEGIN).bind(now).bind(id.as_deref()).bind(OPERATION_MEMORY_MS).fetch_one(&mut *tx).await?;
+        let row = sqlx::query(BEGIN)
+            .bind(now)
+            .bind(id.as_deref())
+            .bind(OPERATION_MEMORY_MS)
+            .fetch_one(&mut *tx)
+            .await?;
         let now: Millis = row.try_get(0)?;
         if let Some(fingerprint) = row.try_get::<Option<i64>, _>(1)? {
             let repeated = fingerprint == call.fingerprint;
@@ -127,9 +173,19 @@ impl Postgres {
                 Answer::Refused(OperationRefused::RequestIdConflict)
             };
             tx.rollback().await?;
-            return Ok(Operated { answer, repeated, stir: Stir::default() });
+            return Ok(Operated {
+                answer,
+                repeated,
+                stir: Stir::default(),
+            });
         }
-        let mut work = Work { store: self, call, now, stir: Stir::default(), touched: Vec::new() };
+        let mut work = Work {
+            store: self,
+            call,
+            now,
+            stir: Stir::default(),
+            touched: Vec::new(),
+        };
         let answer = work.perform(&mut tx, operation).await?;
         if !matches!(answer, Answer::Refused(_)) {
             work.audit(&mut tx, operation).await?;
@@ -149,7 +205,11 @@ impl Postgres {
             }
         }
         durable(tx).await?;
-        Ok(Operated { answer, repeated: false, stir: work.stir })
+        Ok(Operated {
+            answer,
+            repeated: false,
+            stir: work.stir,
+        })
     }
 }
 
@@ -178,22 +238,54 @@ impl Work<'_> {
     async fn perform(&mut self, tx: &mut Tx, operation: &Operation) -> Result<Answer, Fault> {
         match operation {
             Operation::Act { queue, id, act } => self.one_message(tx, *queue, *id, act).await,
-            Operation::RedriveOldest { queue, limit } => self.redrive_oldest(tx, *queue, *limit).await,
-            Operation::Purge { queue, dead_letters } => {
-                let Some(known) = self.present(tx, *queue, QUEUE_ALONE).await? else { return Ok(no_queue()) };
+            Operation::RedriveOldest { queue, limit } => {
+                self.redrive_oldest(tx, *queue, *limit).await
+            }
+            Operation::Purge {
+                queue,
+                dead_letters,
+            } => {
+                let Some(known) = self.present(tx, *queue, QUEUE_ALONE).await? else {
+                    return Ok(no_queue());
+                };
                 let (live, dead) = self.gauges(tx, &known).await?;
                 self.replace(tx, &known, *dead_letters, false).await?;
-                Ok(Answer::Purged { purged: live + if *dead_letters { dead } else { 0 } })
+                Ok(Answer::Purged {
+                    purged: live + if *dead_letters { dead } else { 0 },
+                })
             }
             Operation::Pause { queue, paused } => {
-                let Some(known) = self.present(tx, *queue, QUEUE).await? else { return Ok(no_queue()) };
+                let Some(known) = self.present(tx, *queue, QUEUE).await? else {
+                    return Ok(no_queue());
+                };
                 let version = known.queue.version + i64::from(known.queue.paused != *paused);
-                self.change(tx, &known, &known.queue.policy, version, *paused, known.queue.created_at).await?;
-                Ok(Answer::Queue { uid: queue.0, created: false })
+                self.change(
+                    tx,
+                    &known,
+                    &known.queue.policy,
+                    version,
+                    *paused,
+                    known.queue.created_at,
+                )
+                .await?;
+                Ok(Answer::Queue {
+                    uid: queue.0,
+                    created: false,
+                })
             }
-            Operation::PutQueue { name, policy, expect } => self.put_queue(tx, name, policy, *expect).await,
-            Operation::DeleteQueue { queue, force, version } => {
-                let Some(known) = self.present(tx, *queue, QUEUE_ALONE).await? else { return Ok(no_queue()) };
+            Operation::PutQueue {
+                name,
+                policy,
+                expect,
+            } => self.put_queue(tx, name, policy, *expect).await,
+            Operation::DeleteQueue {
+                queue,
+                force,
+                version,
+            } => {
+                let Some(known) = self.present(tx, *queue, QUEUE_ALONE).await? else {
+                    return Ok(no_queue());
+                };
                 if version.is_some_and(|version| version != known.queue.version) {
                     return Ok(Answer::Refused(OperationRefused::VersionMismatch));
                 }
@@ -202,15 +294,24 @@ impl Work<'_> {
                     return Ok(Answer::Refused(OperationRefused::QueueNotEmpty));
                 }
                 self.replace(tx, &known, true, true).await?;
-                Ok(Answer::Deleted { purged: live + dead })
+                Ok(Answer::Deleted {
+                    purged: live + dead,
+                })
             }
         }
     }
 
     /// Writes one audit row per message, or one for the queue.
     async fn audit(&self, tx: &mut Tx, operation: &Operation) -> Result<(), Fault> {
-        let created = self.touched.iter().any(|(uid, seq)| uid.is_none() && seq.is_none());
-        let touched: Vec<_> = self.touched.iter().filter(|(uid, _)| uid.is_some()).collect();
+        let created = self
+            .touched
+            .iter()
+            .any(|(uid, seq)| uid.is_none() && seq.is_none());
+        let touched: Vec<_> = self
+            .touched
+            .iter()
+            .filter(|(uid, _)| uid.is_some())
+            .collect();
         if touched.is_empty() {
             return Ok(());
         }
@@ -226,9 +327,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn present(&mut self, tx: &mut Tx, uid: QueueUid, sql: &'static str) -> Result<Option<Known>, Fault> {
-        let row = sqlx::query(sql).bind(uid.0).fetch_optional(&mut **tx).await?;
-        let known = row.map(|row| rows::known(&row)).transpose()?.filter(|k| !k.deleted);
+    async fn present(
+        &mut self,
+        tx: &mut Tx,
+        uid: QueueUid,
+        sql: &'static str,
+    ) -> Result<Option<Known>, Fault> {
+        let row = sqlx::query(sql)
+            .bind(uid.0)
+            .fetch_optional(&mut **tx)
+            .await?;
+        let known = row
+            .map(|row| rows::known(&row))
+            .transpose()?
+            .filter(|k| !k.deleted);
         if known.is_some() {
             self.touched.push((Some(uid.0), None));
         }
@@ -237,7 +349,9 @@ impl Work<'_> {
 
     async fn write(&mut self, connection: &mut PgConnection, drafts: &Drafts) -> Result<(), Fault> {
         let writes = Writes::of(drafts, self.now);
-        self.store.write(connection, &writes, self.store.stripe, self.now).await?;
+        self.store
+            .write(connection, &writes, self.store.stripe, self.now)
+            .await?;
         self.stir.merge(&writes.stir);
         Ok(())
     }
@@ -252,35 +366,57 @@ impl Work<'_> {
         let not_found = Answer::Refused(OperationRefused::MessageNotFound);
         let wanted = BTreeMap::from([(id.0, Wanted::default())]);
         let mut drafts = self.store.load(tx, &wanted, For::Change).await?;
-        let Some(loaded) = drafts.get_mut(&id.0) else { return Ok(not_found) };
-        let Some(known) = loaded.known.clone() else { return Ok(not_found) };
+        let Some(loaded) = drafts.get_mut(&id.0) else {
+            return Ok(not_found);
+        };
+        let Some(known) = loaded.known.clone() else {
+            return Ok(not_found);
+        };
         if queue.is_some_and(|queue| queue != known.queue.uid) {
             return Ok(not_found);
         }
         let policy = &known.queue.policy;
         time::pass(&mut loaded.draft, policy, self.now);
         let acted = act(&mut loaded.draft, what, policy, self.now);
-        let state = loaded.draft.message.as_ref().map_or(State::Ended, rules::Message::state);
+        let state = loaded
+            .draft
+            .message
+            .as_ref()
+            .map_or(State::Ended, rules::Message::state);
         // Also after a refusal: what time had done by itself is filed.
         self.write(tx, &drafts).await?;
         match acted {
             Ok(acted) => {
                 self.touched.push((Some(known.queue.uid.0), Some(id.0)));
                 let acked_superseded = acted == Acted::AckedSuperseded;
-                Ok(Answer::Acted { id: id.0, state: state.code(), acked_superseded })
+                Ok(Answer::Acted {
+                    id: id.0,
+                    state: state.code(),
+                    acked_superseded,
+                })
             }
             Err(refused) => Ok(Answer::Refused(refused.into())),
         }
     }
 
     /// Oldest first; those that must be skipped are counted and do not use up the limit.
-    async fn redrive_oldest(&mut self, tx: &mut Tx, uid: QueueUid, limit: u32) -> Result<Answer, Fault> {
-        let Some(known) = self.present(tx, uid, QUEUE).await? else { return Ok(no_queue()) };
+    async fn redrive_oldest(
+        &mut self,
+        tx: &mut Tx,
+        uid: QueueUid,
+        limit: u32,
+    ) -> Result<Answer, Fault> {
+        let Some(known) = self.present(tx, uid, QUEUE).await? else {
+            return Ok(no_queue());
+        };
         self.touched.clear();
         let (_, dead) = self.gauges(tx, &known).await?;
         let (mut moved, mut at_limit, mut completed, mut expired, mut seen) = (0, 0, 0, 0, 0);
         let mut after = (Millis::MIN, i64::MIN);
-        let redrive = Act::Redrive { force: false, expires_in_ms: None };
+        let redrive = Act::Redrive {
+            force: false,
+            expires_in_ms: None,
+        };
         while moved < limit && seen < MOST_LOOKED_AT {
             let page = i64::from((limit - moved).min(500));
             let rows = sqlx::query(OLDEST_DEAD)
@@ -293,11 +429,16 @@ impl Work<'_> {
             let Some(last) = rows.last() else { break };
             after = (last.try_get(0)?, last.try_get(1)?);
             seen += rows.len() as u32;
-            let order: Vec<i64> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+            let order: Vec<i64> = rows
+                .iter()
+                .map(|row| row.try_get(1))
+                .collect::<Result<_, _>>()?;
             let wanted = order.iter().map(|seq| (*seq, Wanted::default())).collect();
             let mut drafts = self.store.load(tx, &wanted, For::Change).await?;
             for seq in order {
-                let Some(loaded) = drafts.get_mut(&seq) else { continue };
+                let Some(loaded) = drafts.get_mut(&seq) else {
+                    continue;
+                };
                 match act(&mut loaded.draft, &redrive, &known.queue.policy, self.now) {
                     Ok(_) => {
                         moved += 1;
@@ -322,13 +463,26 @@ impl Work<'_> {
 
     /// What waits or is leased, and what is dead.
     async fn gauges(&self, tx: &mut Tx, known: &Known) -> Result<(i64, i64), Fault> {
-        let row = sqlx::query(GAUGES).bind(known.live_id).bind(known.dead_id).fetch_one(&mut **tx).await?;
+        let row = sqlx::query(GAUGES)
+            .bind(known.live_id)
+            .bind(known.dead_id)
+            .fetch_one(&mut **tx)
+            .await?;
         Ok((row.try_get(0)?, row.try_get(1)?))
     }
 
     /// Gives the queue new incarnations: everything of the old ones is gone at once, at any depth, and cleared later.
-    async fn replace(&self, tx: &mut Tx, known: &Known, dead_letters: bool, deleted: bool) -> Result<(), Fault> {
-        let first: i32 = sqlx::query(NEW_INCARNATIONS).fetch_one(&mut **tx).await?.try_get(0)?;
+    async fn replace(
+        &self,
+        tx: &mut Tx,
+        known: &Known,
+        dead_letters: bool,
+        deleted: bool,
+    ) -> Result<(), Fault> {
+        let first: i32 = sqlx::query(NEW_INCARNATIONS)
+            .fetch_one(&mut **tx)
+            .await?
+            .try_get(0)?;
         let mut trash = vec![(known.live_id, 0i16)];
         let dead_id = if dead_letters {
             trash.push((known.dead_id, 1));
@@ -337,10 +491,18 @@ impl Work<'_> {
             known.dead_id
         };
         for (id, kind) in trash {
-            let query = sqlx::query(TO_TRASH).bind(id).bind(known.queue.uid.0).bind(kind).bind(self.now);
+            let query = sqlx::query(TO_TRASH)
+                .bind(id)
+                .bind(known.queue.uid.0)
+                .bind(kind)
+                .bind(self.now);
             query.execute(&mut **tx).await?;
         }
-        let query = sqlx::query(REPLACE).bind(known.queue.uid.0).bind(first).bind(dead_id).bind(deleted);
+        let query = sqlx::query(REPLACE)
+            .bind(known.queue.uid.0)
+            .bind(first)
+            .bind(dead_id)
+            .bind(deleted);
         query.execute(&mut **tx).await?;
         Ok(())
     }
@@ -376,11 +538,19 @@ impl Work<'_> {
         policy: &Policy,
         expect: Expect,
     ) -> Result<Answer, Fault> {
-        let row = sqlx::query(QUEUE_NAMED).bind(name).fetch_optional(&mut **tx).await?;
+        let row = sqlx::query(QUEUE_NAMED)
+            .bind(name)
+            .fetch_optional(&mut **tx)
+            .await?;
         let known = row.map(|row| rows::known(&row)).transpose()?;
         let there = known.as_ref().filter(|k| !k.deleted).map(|k| &k.queue);
         match (expect, there) {
-            (Expect::Absent, Some(queue)) => return Ok(Answer::Queue { uid: queue.uid.0, created: false }),
+            (Expect::Absent, Some(queue)) => {
+                return Ok(Answer::Queue {
+                    uid: queue.uid.0,
+                    created: false,
+                });
+            }
             (Expect::Version(version), queue) if queue.is_none_or(|q| q.version != version) => {
                 return Ok(Answer::Refused(OperationRefused::VersionMismatch));
             }
@@ -391,7 +561,10 @@ impl Work<'_> {
                 let (uid, old) = (known.queue.uid, &known.queue);
                 if policy.unique_key && !known.deleted && !old.policy.unique_key {
                     // No publish that saw the old policy may come after the look at the keys.
-                    sqlx::query(QUEUE_ALONE).bind(uid.0).fetch_all(&mut **tx).await?;
+                    sqlx::query(QUEUE_ALONE)
+                        .bind(uid.0)
+                        .fetch_all(&mut **tx)
+                        .await?;
                     if !self.adopt_keys(tx, uid).await? {
                         return Ok(Answer::Refused(OperationRefused::KeysNotUnique));
                     }
@@ -399,8 +572,13 @@ impl Work<'_> {
                 let same = !known.deleted && *old.policy == *policy;
                 let version = old.version + i64::from(!same);
                 let paused = old.paused && !known.deleted;
-                let created_at = if known.deleted { self.now } else { old.created_at };
-                self.change(tx, known, policy, version, paused, created_at).await?;
+                let created_at = if known.deleted {
+                    self.now
+                } else {
+                    old.created_at
+                };
+                self.change(tx, known, policy, version, paused, created_at)
+                    .await?;
                 (uid, known.deleted)
             }
             None => (self.create(tx, name, policy).await?, true),
@@ -409,13 +587,22 @@ impl Work<'_> {
         if created {
             self.touched.push((None, None));
         }
-        Ok(Answer::Queue { uid: uid.0, created })
+        Ok(Answer::Queue {
+            uid: uid.0,
+            created,
+        })
     }
 
     /// A new name. Two that create it at the same time meet at its unique index.
     async fn create(&self, tx: &mut Tx, name: &str, policy: &Policy) -> Result<QueueUid, Fault> {
-        let uid: i32 = sqlx::query(NEW_UID).fetch_one(&mut **tx).await?.try_get(0)?;
-        let first: i32 = sqlx::query(NEW_INCARNATIONS).fetch_one(&mut **tx).await?.try_get(0)?;
+        let uid: i32 = sqlx::query(NEW_UID)
+            .fetch_one(&mut **tx)
+            .await?
+            .try_get(0)?;
+        let first: i32 = sqlx::query(NEW_INCARNATIONS)
+            .fetch_one(&mut **tx)
+            .await?
+            .try_get(0)?;
         let json = serde_json::to_string(policy).map_err(StoreError::internal)?;
         sqlx::query(CREATE)
             .bind(uid)
@@ -433,26 +620,17 @@ impl Work<'_> {
 
     /// Makes the live keys of a queue its unique ones. `false`: one of them is there twice.
     async fn adopt_keys(&self, tx: &mut Tx, uid: QueueUid) -> Result<bool, Fault> {
-        let rows = sqlx::query(REPEATED_KEYS).bind(uid.0).fetch_all(&mut **tx).await?;
-        let mut wanted = BTreeMap::new();
-        for row in &rows {
-            wanted.insert(row.try_get::<i64, _>(0)?, Wanted::default());
+        let repeated = sqlx::query(REPEATED_KEYS)
+            .bind(uid.0)
+            .fetch_optional(&mut **tx)
+            .await?;
+        if repeated.is_some() {
+            return Ok(false);
         }
-        let mut purged = Vec::new();
-        if !wanted.is_empty() {
-            // Messages that a purge took are not repeated, though their rows may still be there.
-            let drafts = self.store.load(tx, &wanted, For::Look).await?;
-            let mut live = std::collections::HashSet::new();
-            for loaded in drafts.values() {
-                let key = loaded.row.as_ref().and_then(|row| row.envelope.key.clone());
-                if loaded.draft.message.is_none() {
-                    purged.push(loaded.seq);
-                } else if key.is_some_and(|key| !live.insert(key)) {
-                    return Ok(false);
-                }
-            }
-        }
-        sqlx::query(ADOPT_KEYS).bind(uid.0).bind(purged).execute(&mut **tx).await?;
+        sqlx::query(ADOPT_KEYS)
+            .bind(uid.0)
+            .execute(&mut **tx)
+            .await?;
         Ok(true)
     }
 }

@@ -12,7 +12,7 @@ use super::lane::{Mark, Verdict, begin_marked, bounded, closed_gate, commit};
 use super::rows::{rank, text};
 use crate::backend::{Duplicate, Publish, Published, Stir};
 use crate::error::{Result, StoreError};
-use crate::model::{End, MessageId, Millis, State};
+use crate::model::{End, MessageId, Millis, Place, State};
 use crate::rules::{self, time};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -40,8 +40,8 @@ r AS (
     INSERT INTO ready (queue_id, rank, available_at, seq, fence, attempts, expirations, releases, redrives, moved)
     SELECT live_id, rank, t, seq, 0, 0, 0, 0, 0, false FROM win, clk WHERE delay_ms = 0),
 s AS (
-    INSERT INTO delayed (queue_id, rank, due_at, seq, fence, attempts, expirations, releases, redrives, moved)
-    SELECT live_id, rank, t + delay_ms, seq, 0, 0, 0, 0, 0, false FROM win, clk WHERE delay_ms > 0),
+    INSERT INTO delayed (queue_id, rank, due_at, seq, fence, attempts, expirations, releases, redrives)
+    SELECT live_id, rank, t + delay_ms, seq, 0, 0, 0, 0, 0 FROM win, clk WHERE delay_ms > 0),
 k AS (INSERT INTO keyed (seq, uid, key) SELECT seq, uid, key FROM win WHERE key IS NOT NULL),
 x AS (INSERT INTO expiring (seq, check_at) SELECT seq, t + expires_in FROM win, clk WHERE expires_in IS NOT NULL),
 c AS (
@@ -110,8 +110,12 @@ SELECT 1"
 // Both answer the queue as it is now. Whoever counts on the depth takes turns.
 macro_rules! queues_sql {
     ($name:literal, $lock:literal) => {
-        concat!("-- publish, ", $name, "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) AND NOT deleted
-    ORDER BY uid ", $lock)
+        concat!(
+            "-- publish, ",
+            $name,
+            "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) AND NOT deleted ORDER BY uid ",
+            $lock
+        )
     };
 }
 pub(super) const QUEUES: &str = queues_sql!("queues", "FOR KEY SHARE");
@@ -181,7 +185,11 @@ impl Item<'_> {
 
     /// The key, where keys are unique.
     fn unique_key(&self) -> Option<&[u8]> {
-        self.publish.key.as_deref().filter(|_| self.publish.queue.policy.unique_key).map(str::as_bytes)
+        self.publish
+            .key
+            .as_deref()
+            .filter(|_| self.publish.queue.policy.unique_key)
+            .map(str::as_bytes)
     }
 
     fn is_plain(&self) -> bool {
@@ -189,8 +197,16 @@ impl Item<'_> {
     }
 
     fn created(&self, now: Millis) -> Published {
-        let state = if self.publish.delay_ms > 0 { State::Delayed } else { State::Ready };
-        Published::Created { id: self.id, state, published_at: now }
+        let state = if self.publish.delay_ms > 0 {
+            State::Delayed
+        } else {
+            State::Ready
+        };
+        Published::Created {
+            id: self.id,
+            state,
+            published_at: now,
+        }
     }
 }
 
@@ -198,13 +214,17 @@ impl Item<'_> {
 fn distinct<'a>(items: &[Item<'a>]) -> Vec<&'a Publish> {
     let mut seen = BTreeMap::new();
     for item in items {
-        seen.entry((item.uid(), item.publish.queue.version)).or_insert(item.publish);
+        seen.entry((item.uid(), item.publish.queue.version))
+            .or_insert(item.publish);
     }
     seen.into_values().collect()
 }
 
 fn backoff(item: &Item<'_>) -> Option<String> {
-    item.publish.backoff.as_ref().and_then(|b| serde_json::to_string(b).ok())
+    item.publish
+        .backoff
+        .as_ref()
+        .and_then(|b| serde_json::to_string(b).ok())
 }
 
 /// Binds the columns of `items`; `place` says which queue an item is in.
@@ -213,9 +233,17 @@ fn bind_items<'q>(
     items: &[Item<'_>],
     queues: &[&Publish],
 ) -> Query<'q, sqlx::Postgres, PgArguments> {
-    let places: HashMap<(i32, i64), i32> =
-        queues.iter().enumerate().map(|(i, p)| ((p.queue.uid.0, p.queue.version), i as i32)).collect();
-    let place = |item: &Item<'_>| places.get(&(item.uid(), item.publish.queue.version)).copied().unwrap_or(-1);
+    let places: HashMap<(i32, i64), i32> = queues
+        .iter()
+        .enumerate()
+        .map(|(i, p)| ((p.queue.uid.0, p.queue.version), i as i32))
+        .collect();
+    let place = |item: &Item<'_>| {
+        places
+            .get(&(item.uid(), item.publish.queue.version))
+            .copied()
+            .unwrap_or(-1)
+    };
     fn column<'a, 'b, T>(items: &'b [Item<'a>], pick: impl Fn(&'b Item<'a>) -> T) -> Vec<T> {
         items.iter().map(pick).collect()
     }
@@ -228,10 +256,16 @@ fn bind_items<'q>(
         .bind(column(items, |i| i.publish.expires_in_ms))
         .bind(column(items, |i| i.publish.max_attempts.map(|n| n as i32)))
         .bind(column(items, Item::digest))
-        .bind(column(items, |i| i.publish.request_id.as_ref().map(|r| &r.text[..])))
-        .bind(column(items, |i| i.publish.key.as_deref().map(str::as_bytes)))
+        .bind(column(items, |i| {
+            i.publish.request_id.as_ref().map(|r| &r.text[..])
+        }))
+        .bind(column(items, |i| {
+            i.publish.key.as_deref().map(str::as_bytes)
+        }))
         .bind(column(items, backoff))
-        .bind(column(items, |i| i.publish.headers.as_deref().map(text).map(Cow::into_owned)))
+        .bind(column(items, |i| {
+            i.publish.headers.as_deref().map(text).map(Cow::into_owned)
+        }))
         .bind(column(items, |i| &i.publish.payload[..]))
 }
 
@@ -254,9 +288,21 @@ impl Postgres {
     ) -> Result<Vec<Published>> {
         let mut answers: Vec<Option<Published>> = vec![None; publishes.len()];
         let mut items = self.items(publishes, now);
-        let (plain, mut careful): (Vec<_>, Vec<_>) = items.drain(..).partition(Item::is_plain);
+        let id = |item: &Item<'_>| {
+            let request = item.publish.request_id.as_ref();
+            request.map(|r| (item.uid(), r.digest))
+        };
+        let careful_ids: HashSet<(i32, [u8; 16])> = items
+            .iter()
+            .filter(|item| !item.is_plain())
+            .filter_map(id)
+            .collect();
+        // An item whose request id also comes with one that needs care must not overtake it.
+        let overtakes = |item: &Item<'_>| id(item).is_some_and(|id| careful_ids.contains(&id));
+        let (mut plain, mut careful): (Vec<_>, Vec<_>) = items
+            .drain(..)
+            .partition(|item| item.is_plain() && !overtakes(item));
         let mut held = self.publishing.take().await?;
-        let mut plain = plain;
         while !plain.is_empty() {
             let (connection, mark) = held.begin(&self.options).await?;
             let result = bounded(try_plain(connection, mark, &plain, now)).await;
@@ -265,9 +311,10 @@ impl Postgres {
                     *at = done.now;
                     let queues = distinct(&plain);
                     for item in &plain {
-                        let place = queues
-                            .iter()
-                            .position(|q| q.queue.uid == item.publish.queue.uid && q.queue.version == item.publish.queue.version);
+                        let place = queues.iter().position(|q| {
+                            q.queue.uid == item.publish.queue.uid
+                                && q.queue.version == item.publish.queue.version
+                        });
                         if place.is_some_and(|p| done.stale.contains(&p)) {
                             answers[item.at] = Some(Published::Stale);
                         } else if done.losers.contains(&item.id.0) {
@@ -295,7 +342,10 @@ impl Postgres {
                 let result = bounded(self.try_careful(connection, mark, &careful, now)).await;
                 held.judge(&self.options, result).await
             };
-            match decided.await.map_err(|error| super::after_a_part(error, partly))? {
+            match decided
+                .await
+                .map_err(|error| super::after_a_part(error, partly))?
+            {
                 Verdict::Done((decided_at, decided)) => {
                     *at = decided_at;
                     for (item, answer) in careful.drain(..).zip(decided) {
@@ -311,8 +361,14 @@ impl Postgres {
                         match found.get(&item.at) {
                             Some(created_at) => answers[item.at] = Some(item.created(*created_at)),
                             // Whatever it was, it stored nothing; or it has no request id to be found by.
-                            None if item.digest().is_some() || item.unique_key().is_some() => left.push(item),
-                            None => return Err(StoreError::CommitUnknown("the connection was lost".into())),
+                            None if item.digest().is_some() || item.unique_key().is_some() => {
+                                left.push(item)
+                            }
+                            None => {
+                                return Err(StoreError::CommitUnknown(
+                                    "the connection was lost".into(),
+                                ));
+                            }
                         }
                     }
                     careful = left;
@@ -321,7 +377,12 @@ impl Postgres {
         }
         drop(held);
         for (publish, answer) in publishes.iter().zip(&answers) {
-            if let Some(Published::Created { state, published_at, .. }) = answer {
+            if let Some(Published::Created {
+                state,
+                published_at,
+                ..
+            }) = answer
+            {
                 match state {
                     State::Ready => stir.add_ready(publish.queue.uid, 1),
                     _ => stir.add_due(published_at.saturating_add(publish.delay_ms)),
@@ -331,13 +392,20 @@ impl Postgres {
                 }
             }
         }
-        Ok(answers.into_iter().map(|a| a.unwrap_or(Published::Stale)).collect())
+        Ok(answers
+            .into_iter()
+            .map(|a| a.unwrap_or(Published::Stale))
+            .collect())
     }
 
     fn items<'a>(&self, publishes: &'a [Publish], now: Now) -> Vec<Item<'a>> {
         let made_at = now.unwrap_or_else(|| self.due.estimate());
         let mut ids = self.ids.lock();
-        let item = |(at, publish)| Item { at, id: ids.next(made_at), publish };
+        let item = |(at, publish)| Item {
+            at,
+            id: ids.next(made_at),
+            publish,
+        };
         publishes.iter().enumerate().map(item).collect()
     }
 
@@ -361,7 +429,9 @@ impl Postgres {
                 .fetch_all(&self.pool)
                 .await;
             let found = rows.and_then(|rows| {
-                rows.iter().map(|row| Ok((row.try_get::<i32, _>(0)? as usize, row.try_get(1)?))).collect()
+                rows.iter()
+                    .map(|row| Ok((row.try_get::<i32, _>(0)? as usize, row.try_get(1)?)))
+                    .collect()
             });
             match found {
                 Ok(found) => return Ok(found),
@@ -385,24 +455,43 @@ impl Postgres {
         let queues = present(connection, items).await?;
         let mut depths = depths(connection, items, &queues).await?;
         let mut taken = taken(connection, items).await?;
-        let named: BTreeMap<i64, Wanted> = taken.seqs().map(|(seq, uid)| (seq, Wanted { uid: Some(uid), ..Wanted::default() })).collect();
+        let named: BTreeMap<i64, Wanted> = taken
+            .seqs()
+            .map(|(seq, uid)| {
+                (
+                    seq,
+                    Wanted {
+                        uid: Some(uid),
+                        ..Wanted::default()
+                    },
+                )
+            })
+            .collect();
         let firsts = self.firsts(connection, &named, now).await?;
 
         let mut answers = Vec::with_capacity(items.len());
         let mut claims = Claims::default();
         for item in items {
-            let Some(live_id) = queues.get(&(item.uid(), item.publish.queue.version)).copied() else {
+            let Some(live_id) = queues
+                .get(&(item.uid(), item.publish.queue.version))
+                .copied()
+            else {
                 answers.push(Published::Stale);
                 continue;
             };
             let policy = &item.publish.queue.policy;
             let mut old_id = None;
-            if let Some(id) = item.digest().and_then(|digest| taken.ids.get(&(item.uid(), digest.to_vec()))) {
+            if let Some(id) = item
+                .digest()
+                .and_then(|digest| taken.ids.get(&(item.uid(), digest.to_vec())))
+            {
                 let first = firsts.get(&id.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
-                let free = gone && rules::request_id_is_free(id.kept_from, policy.dedupe_window_ms, now);
+                let window = policy.dedupe_window_ms;
+                let free = first.is_some_and(|f| f.frees_id(id.kept_from, window, now));
                 if !free && id.fingerprint != item.publish.fingerprint {
-                    answers.push(Published::Conflict { id: MessageId(id.seq) });
+                    answers.push(Published::Conflict {
+                        id: MessageId(id.seq),
+                    });
                     continue;
                 } else if !free {
                     answers.push(Published::Duplicate(id.duplicate(first, false, true)));
@@ -411,9 +500,12 @@ impl Postgres {
                 old_id = Some(id.seq);
             }
             let mut old_key = None;
-            if let Some(key) = item.unique_key().and_then(|key| taken.keys.get(&(item.uid(), key.to_vec()))) {
+            if let Some(key) = item
+                .unique_key()
+                .and_then(|key| taken.keys.get(&(item.uid(), key.to_vec())))
+            {
                 let first = firsts.get(&key.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
+                let gone = first.is_some_and(|f| !f.stored);
                 let free = gone && key.keep_until.is_some_and(|until| until <= now);
                 if !free {
                     let same_body = key.fingerprint == item.publish.fingerprint;
@@ -468,6 +560,15 @@ impl Postgres {
                     end: end.as_ref().map(|e| e.end),
                     outcome: end.and_then(|e| e.outcome),
                     published_at: published_at.unwrap_or_else(|| MessageId(*seq).made_at()),
+                    stored: loaded
+                        .before
+                        .as_ref()
+                        .is_some_and(|m| !matches!(m.place, Place::Discarded(_))),
+                    purged_at: loaded
+                        .purged
+                        .as_ref()
+                        .and(loaded.draft.ended.as_ref())
+                        .map(|e| e.at),
                 },
             );
         }
@@ -491,7 +592,9 @@ async fn try_plain(
         .bind(queues.iter().map(|q| q.queue.uid.0).collect::<Vec<_>>())
         .bind(queues.iter().map(|q| q.queue.version).collect::<Vec<_>>())
         .bind(mark.stripe);
-    let rows = bind_items(query, items, &queues).fetch_all(connection).await?;
+    let rows = bind_items(query, items, &queues)
+        .fetch_all(connection)
+        .await?;
     let (mut at, mut stale, mut losers) = (None, HashSet::new(), HashSet::new());
     for row in &rows {
         let value: i64 = row.try_get(1)?;
@@ -501,7 +604,11 @@ async fn try_plain(
             _ => drop(losers.insert(value)),
         }
     }
-    Ok(Plain { now: at.ok_or_else(closed_gate)?, stale, losers })
+    Ok(Plain {
+        now: at.ok_or_else(closed_gate)?,
+        stale,
+        losers,
+    })
 }
 
 /// Answers of a batch whose commit is on disk although its answer was lost. An item without a request id whose message is not
@@ -520,7 +627,8 @@ fn settle_recovered<'a>(
     let any = found.values().copied().max();
     for item in items {
         let stored = found.get(&item.at).copied();
-        let sure = item.digest().is_none() && confirmed.contains(&(item.uid(), item.publish.queue.version));
+        let sure = item.digest().is_none()
+            && confirmed.contains(&(item.uid(), item.publish.queue.version));
         match stored.or(any.filter(|_| sure)) {
             Some(at) => answers[item.at] = Some(item.created(at)),
             None if item.digest().is_some() => careful.push(*item),
@@ -531,17 +639,27 @@ fn settle_recovered<'a>(
 }
 
 /// The queues that are as the callers know them, with their incarnations.
-async fn present(connection: &mut PgConnection, items: &[Item<'_>]) -> Result<HashMap<(i32, i64), i32>, Fault> {
+async fn present(
+    connection: &mut PgConnection,
+    items: &[Item<'_>],
+) -> Result<HashMap<(i32, i64), i32>, Fault> {
     let mut found = HashMap::new();
     for deep in [false, true] {
-        let wanted: HashSet<i32> =
-            items.iter().filter(|i| i.publish.queue.policy.max_depth.is_some() == deep).map(Item::uid).collect();
+        let wanted: HashSet<i32> = items
+            .iter()
+            .filter(|i| i.publish.queue.policy.max_depth.is_some() == deep)
+            .map(Item::uid)
+            .collect();
         if wanted.is_empty() {
             continue;
         }
         let uids: Vec<i32> = wanted.into_iter().collect();
         let sql = if deep { DEEP_QUEUES } else { QUEUES };
-        for row in sqlx::query(sql).bind(uids).fetch_all(&mut *connection).await? {
+        for row in sqlx::query(sql)
+            .bind(uids)
+            .fetch_all(&mut *connection)
+            .await?
+        {
             found.insert((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?);
         }
     }
@@ -554,15 +672,20 @@ async fn depths(
     items: &[Item<'_>],
     queues: &HashMap<(i32, i64), i32>,
 ) -> Result<HashMap<i32, i64>, Fault> {
-    let deep = items.iter().filter(|i| i.publish.queue.policy.max_depth.is_some());
-    let ids: HashSet<i32> =
-        deep.filter_map(|i| queues.get(&(i.uid(), i.publish.queue.version)).copied()).collect();
+    let deep = items
+        .iter()
+        .filter(|i| i.publish.queue.policy.max_depth.is_some());
+    let ids: HashSet<i32> = deep
+        .filter_map(|i| queues.get(&(i.uid(), i.publish.queue.version)).copied())
+        .collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let ids: Vec<i32> = ids.into_iter().collect();
     let rows = sqlx::query(DEPTHS).bind(ids).fetch_all(connection).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
 }
 
 /// What is known about a message that has an id or a key.
@@ -571,6 +694,20 @@ struct First {
     end: Option<End>,
     outcome: Option<std::sync::Arc<str>>,
     published_at: Millis,
+    /// Its row is there, whatever time has made of it.
+    stored: bool,
+    /// A purge took it, and its request id does not know yet.
+    purged_at: Option<Millis>,
+}
+
+impl First {
+    /// Whether its request id, kept from `kept_from`, may be used again.
+    fn frees_id(&self, kept_from: Millis, window_ms: Millis, now: Millis) -> bool {
+        let kept_from = self.purged_at.map_or(kept_from, |at| {
+            rules::request_id_kept_from(self.published_at, at, window_ms)
+        });
+        !self.stored && rules::request_id_is_free(kept_from, window_ms, now)
+    }
 }
 
 /// Who has a request id or a key.
@@ -588,7 +725,15 @@ impl Owner {
         let id = MessageId(self.seq);
         if let Some(state) = self.new {
             let published_at = self.kept_from;
-            return Duplicate { by_key, id, state, end: None, same_body, outcome: None, published_at };
+            return Duplicate {
+                by_key,
+                id,
+                state,
+                end: None,
+                same_body,
+                outcome: None,
+                published_at,
+            };
         }
         Duplicate {
             by_key,
@@ -611,11 +756,18 @@ struct Taken {
 
 impl Taken {
     fn seqs(&self) -> impl Iterator<Item = (i64, i32)> {
-        self.ids.iter().chain(&self.keys).map(|((uid, _), owner)| (owner.seq, *uid))
+        self.ids
+            .iter()
+            .chain(&self.keys)
+            .map(|((uid, _), owner)| (owner.seq, *uid))
     }
 
     fn take(&mut self, item: &Item<'_>, now: Millis) {
-        let state = if item.publish.delay_ms > 0 { State::Delayed } else { State::Ready };
+        let state = if item.publish.delay_ms > 0 {
+            State::Delayed
+        } else {
+            State::Ready
+        };
         let owner = || Owner {
             seq: item.id.0,
             fingerprint: item.publish.fingerprint,
@@ -641,7 +793,14 @@ async fn taken(connection: &mut PgConnection, items: &[Item<'_>]) -> Result<Take
             continue;
         }
         let ids = sql == TAKEN_IDS;
-        let name = |item: &Item<'_>| if ids { item.digest() } else { item.unique_key() }.map(<[u8]>::to_vec);
+        let name = |item: &Item<'_>| {
+            if ids {
+                item.digest()
+            } else {
+                item.unique_key()
+            }
+            .map(<[u8]>::to_vec)
+        };
         let rows = sqlx::query(sql)
             .bind((0..items.len() as i32).collect::<Vec<_>>())
             .bind(items.iter().map(|i| i.uid()).collect::<Vec<_>>())
@@ -710,44 +869,81 @@ impl<'a> Claims<'a> {
                 self.freed_keys.push(uid, key, old, 0);
             }
         }
-        self.live_ids.insert((uid, item.publish.queue.version), live_id);
+        self.live_ids
+            .insert((uid, item.publish.queue.version), live_id);
         self.items.push(*item);
     }
 
     /// Ids before keys before counters, each in key order, so that two of these never wait for each other in a circle.
-    async fn write(&self, connection: &mut PgConnection, stripe: i16, now: Millis) -> Result<(), Fault> {
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        stripe: i16,
+        now: Millis,
+    ) -> Result<(), Fault> {
         let all = |affected: u64, names: &Names, what: &str| {
-            if affected == names.seqs.len() as u64 { Ok(()) } else { Err(Fault::moved(what)) }
+            if affected == names.seqs.len() as u64 {
+                Ok(())
+            } else {
+                Err(Fault::moved(what))
+            }
         };
         for (free, freed, claim, claimed, what) in [
-            (FREE_ID, &self.freed_ids, CLAIM_ID, &self.ids, "a request id"),
+            (
+                FREE_ID,
+                &self.freed_ids,
+                CLAIM_ID,
+                &self.ids,
+                "a request id",
+            ),
             (FREE_KEY, &self.freed_keys, CLAIM_KEY, &self.keys, "a key"),
         ] {
             if !freed.seqs.is_empty() {
-                let query = sqlx::query(free).bind(&freed.uids).bind(&freed.names).bind(&freed.seqs);
-                all(query.execute(&mut *connection).await?.rows_affected(), freed, what)?;
+                let query = sqlx::query(free)
+                    .bind(&freed.uids)
+                    .bind(&freed.names)
+                    .bind(&freed.seqs);
+                all(
+                    query.execute(&mut *connection).await?.rows_affected(),
+                    freed,
+                    what,
+                )?;
             }
             if !claimed.seqs.is_empty() {
-                let mut query =
-                    sqlx::query(claim).bind(&claimed.uids).bind(&claimed.names).bind(&claimed.seqs).bind(&claimed.fingerprints);
+                let mut query = sqlx::query(claim)
+                    .bind(&claimed.uids)
+                    .bind(&claimed.names)
+                    .bind(&claimed.seqs)
+                    .bind(&claimed.fingerprints);
                 if claim == CLAIM_ID {
                     query = query.bind(now);
                 }
-                all(query.execute(&mut *connection).await?.rows_affected(), claimed, what)?;
+                all(
+                    query.execute(&mut *connection).await?.rows_affected(),
+                    claimed,
+                    what,
+                )?;
             }
         }
         if self.items.is_empty() {
             return Ok(());
         }
         let queues = distinct(&self.items);
-        let live_id = |p: &&Publish| self.live_ids.get(&(p.queue.uid.0, p.queue.version)).copied().unwrap_or(-1);
+        let live_id = |p: &&Publish| {
+            self.live_ids
+                .get(&(p.queue.uid.0, p.queue.version))
+                .copied()
+                .unwrap_or(-1)
+        };
         let query = sqlx::query(STORE)
             .bind(now)
             .bind((0..queues.len() as i32).collect::<Vec<_>>())
             .bind(queues.iter().map(|q| q.queue.uid.0).collect::<Vec<_>>())
             .bind(queues.iter().map(live_id).collect::<Vec<_>>())
             .bind(stripe);
-        bind_items(query, &self.items, &queues).execute(connection).await?;
+        bind_items(query, &self.items, &queues)
+            .execute(connection)
+            .await?;
         Ok(())
     }
 }

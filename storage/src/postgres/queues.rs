@@ -7,8 +7,8 @@ use crate::backend::QueueNumbers;
 use crate::error::{Result, StoreError};
 use crate::model::{Counts, Queue, QueueUid};
 use parking_lot::Mutex;
-use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::Row;
+use sqlx::postgres::{PgConnection, PgRow};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,10 +19,17 @@ pub(super) struct Cache {
     rows: Mutex<HashMap<i32, Arc<Known>>>,
 }
 
-pub(super) const BY_UID: &str = concat!("-- queue by uid\nSELECT ", queue_columns!(), " FROM queue WHERE uid = $1::int");
+pub(super) const BY_UID: &str = concat!(
+    "-- queue by uid\nSELECT ",
+    queue_columns!(),
+    " FROM queue WHERE uid = $1::int"
+);
 
-pub(super) const BY_NAME: &str =
-    concat!("-- queue by name\nSELECT ", queue_columns!(), " FROM queue WHERE name = $1::text AND NOT deleted");
+pub(super) const BY_NAME: &str = concat!(
+    "-- queue by name\nSELECT ",
+    queue_columns!(),
+    " FROM queue WHERE name = $1::text AND NOT deleted"
+);
 
 pub(super) const BEHIND: &str = concat!(
     "-- queues\nSELECT ",
@@ -93,14 +100,22 @@ impl Postgres {
         if let Some(known) = cached.filter(|k| k.queue.version == version) {
             return Ok(known);
         }
-        let row = sqlx::query(BY_UID).bind(uid).fetch_optional(connection).await?;
+        let row = sqlx::query(BY_UID)
+            .bind(uid)
+            .fetch_optional(connection)
+            .await?;
         let known = row.map(|row| self.remember(&row)).transpose()?;
-        known.filter(|k| k.queue.version == version).ok_or_else(|| Fault::moved("a queue"))
+        known
+            .filter(|k| k.queue.version == version)
+            .ok_or_else(|| Fault::moved("a queue"))
     }
 
     fn remember(&self, row: &PgRow) -> Result<Arc<Known>, Fault> {
         let known = Arc::new(rows::known(row)?);
-        self.cache.rows.lock().insert(known.queue.uid.0, Arc::clone(&known));
+        self.cache
+            .rows
+            .lock()
+            .insert(known.queue.uid.0, Arc::clone(&known));
         Ok(known)
     }
 
@@ -120,29 +135,57 @@ impl Postgres {
 
     pub(super) async fn queue_by_name(&self, name: &str) -> Result<Option<Queue>> {
         let name = rows::text(name).into_owned();
-        let rows = self.rows_of(|| sqlx::query(BY_NAME).bind(name.clone())).await?;
-        let known = rows.first().map(|row| self.remember(row)).transpose().map_err(Fault::into_error)?;
+        let rows = self
+            .rows_of(|| sqlx::query(BY_NAME).bind(name.clone()))
+            .await?;
+        let known = rows
+            .first()
+            .map(|row| self.remember(row))
+            .transpose()
+            .map_err(Fault::into_error)?;
         Ok(known.map(|k| (*k.queue).clone()))
     }
 
     pub(super) async fn queue_by_number(&self, uid: QueueUid) -> Result<Option<(Queue, bool)>> {
         let rows = self.rows_of(|| sqlx::query(BY_UID).bind(uid.0)).await?;
-        let known = rows.first().map(|row| self.remember(row)).transpose().map_err(Fault::into_error)?;
+        let known = rows
+            .first()
+            .map(|row| self.remember(row))
+            .transpose()
+            .map_err(Fault::into_error)?;
         Ok(known.map(|k| ((*k.queue).clone(), k.deleted)))
     }
 
-    pub(super) async fn queues_behind(&self, after: Option<&str>, limit: u32) -> Result<Vec<Queue>> {
+    pub(super) async fn queues_behind(
+        &self,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Queue>> {
         let after = rows::text(after.unwrap_or("")).into_owned();
-        let rows = self.rows_of(|| sqlx::query(BEHIND).bind(after.clone()).bind(i64::from(limit))).await?;
-        let known = rows.iter().map(|row| Ok((*self.remember(row)?.queue).clone())).collect::<Result<_, Fault>>();
+        let rows = self
+            .rows_of(|| {
+                sqlx::query(BEHIND)
+                    .bind(after.clone())
+                    .bind(i64::from(limit))
+            })
+            .await?;
+        let known = rows
+            .iter()
+            .map(|row| Ok((*self.remember(row)?.queue).clone()))
+            .collect::<Result<_, Fault>>();
         known.map_err(Fault::into_error)
     }
 
     pub(super) async fn exact_numbers(&self, queue: QueueUid, now: Now) -> Result<QueueNumbers> {
         self.catch_up(Some(queue), now).await?;
-        let rows = self.rows_of(|| sqlx::query(NUMBERS).bind(queue.0).bind(now)).await?;
+        let rows = self
+            .rows_of(|| sqlx::query(NUMBERS).bind(queue.0).bind(now))
+            .await?;
         let Some(row) = rows.first() else {
-            return Ok(QueueNumbers { now: now.unwrap_or_else(|| self.due.estimate()), ..QueueNumbers::default() });
+            return Ok(QueueNumbers {
+                now: now.unwrap_or_else(|| self.due.estimate()),
+                ..QueueNumbers::default()
+            });
         };
         let numbers = || -> Result<QueueNumbers, Fault> {
             Ok(QueueNumbers {
@@ -158,15 +201,28 @@ impl Postgres {
     pub(super) async fn ready_among(&self, waiting: &[QueueUid]) -> Result<Vec<QueueUid>> {
         self.catch_up(None, None).await?;
         let uids: Vec<i32> = waiting.iter().map(|q| q.0).collect();
-        let rows = self.rows_of(|| sqlx::query(READY_AMONG).bind(uids.clone())).await?;
-        let found = rows.iter().map(|row| Ok(QueueUid(row.try_get(0)?))).collect::<Result<_, sqlx::Error>>();
+        let rows = self
+            .rows_of(|| sqlx::query(READY_AMONG).bind(uids.clone()))
+            .await?;
+        let found = rows
+            .iter()
+            .map(|row| Ok(QueueUid(row.try_get(0)?)))
+            .collect::<Result<_, sqlx::Error>>();
         found.map_err(StoreError::internal)
     }
 
     /// The server answers and is not a standby.
     pub(super) async fn writable(&self) -> Result<()> {
         let rows = self.rows_of(|| sqlx::query(WRITABLE)).await?;
-        let read_only = rows.first().map(|row| row.try_get::<bool, _>(0)).transpose().map_err(StoreError::internal)?;
-        if read_only == Some(false) { Ok(()) } else { Err(StoreError::unavailable("the server is read-only")) }
+        let read_only = rows
+            .first()
+            .map(|row| row.try_get::<bool, _>(0))
+            .transpose()
+            .map_err(StoreError::internal)?;
+        if read_only == Some(false) {
+            Ok(())
+        } else {
+            Err(StoreError::unavailable("the server is read-only"))
+        }
     }
 }

@@ -128,24 +128,33 @@ impl Floors {
     fn scan(&self, queue: QueueUid) -> Option<[Millis; 10]> {
         let queues = self.queues.lock();
         let floor = queues.get(&queue.0)?;
-        (floor.full_at.elapsed() < FULL_EVERY).then(|| floor.ranks.map(|at| at.saturating_sub(SLACK_MS)))
+        (floor.full_at.elapsed() < FULL_EVERY)
+            .then(|| floor.ranks.map(|at| at.saturating_sub(SLACK_MS)))
     }
 
     /// Whether a bounded scan that came back short should be followed by a full one.
     fn look_again(&self, queue: QueueUid) -> bool {
         let queues = self.queues.lock();
-        queues.get(&queue.0).is_none_or(|f| f.cost < CHEAP || f.full_at.elapsed() >= FULL_AFTER_SHORT)
+        queues
+            .get(&queue.0)
+            .is_none_or(|f| f.cost < CHEAP || f.full_at.elapsed() >= FULL_AFTER_SHORT)
     }
 
     /// Learns from a scan: the first place per rank among what it found.
     fn learn(&self, queue: QueueUid, found: &[(i16, Millis)], full: bool, took: Duration) {
         let mut queues = self.queues.lock();
         if full {
-            let empty = Floor { ranks: [Millis::MIN; 10], full_at: Instant::now(), cost: took };
+            let empty = Floor {
+                ranks: [Millis::MIN; 10],
+                full_at: Instant::now(),
+                cost: took,
+            };
             let floor = queues.entry(queue.0).or_insert(empty);
             (floor.full_at, floor.cost) = (Instant::now(), took);
         }
-        let Some(floor) = queues.get_mut(&queue.0) else { return };
+        let Some(floor) = queues.get_mut(&queue.0) else {
+            return;
+        };
         let mut first = [None; 10];
         for (rank, at) in found {
             let slot: &mut Option<Millis> = &mut first[(*rank).clamp(0, 9) as usize];
@@ -173,13 +182,16 @@ struct Group<'a> {
 enum Found {
     Stale,
     Paused,
-    Rows { taken: Vec<Taken>, odd: Vec<i64>, places: Vec<(i16, Millis)> },
+    Rows {
+        taken: Vec<Taken>,
+        odd: Vec<i64>,
+        places: Vec<(i16, Millis)>,
+    },
 }
 
 struct Taken {
     /// Place among the slots of the statement, from 1.
     slot: i32,
-    seq: i64,
     place: Millis,
     life: Life,
     row: rows::MessageRow,
@@ -196,7 +208,10 @@ impl Postgres {
         at: &mut Millis,
     ) -> Result<Vec<Received>> {
         self.catch_up(None, now).await?;
-        let mut answers: Vec<Received> = receives.iter().map(|_| Received::Messages(Vec::new())).collect();
+        let mut answers: Vec<Received> = receives
+            .iter()
+            .map(|_| Received::Messages(Vec::new()))
+            .collect();
         let mut groups = groups(receives);
         let mut held = self.receiving.take().await?;
         let mut committed = false;
@@ -218,19 +233,36 @@ impl Postgres {
                 match found {
                     Found::Stale | Found::Paused => {
                         for (place, _) in &group.receives {
-                            answers[*place] = if matches!(found, Found::Stale) { Received::Stale } else { Received::Paused };
+                            answers[*place] = if matches!(found, Found::Stale) {
+                                Received::Stale
+                            } else {
+                                Received::Paused
+                            };
                         }
                     }
-                    Found::Rows { taken, odd: not_handed_out, .. } => {
+                    Found::Rows {
+                        taken,
+                        odd: not_handed_out,
+                        ..
+                    } => {
                         if !taken.is_empty() {
                             // The earliest end in this statement is enough for the timer.
-                            let shortest = group.receives.iter().map(|(_, r)| r.lease_ms).min().unwrap_or_default();
+                            let shortest = group
+                                .receives
+                                .iter()
+                                .map(|(_, r)| r.lease_ms)
+                                .min()
+                                .unwrap_or_default();
                             stir.add_due(round_at.saturating_add(shortest));
                         }
                         group.deal(taken, round_at);
                         if !not_handed_out.is_empty() {
                             again.push(index);
-                            odd.extend(not_handed_out.into_iter().map(|seq| (seq, Wanted::default())));
+                            odd.extend(
+                                not_handed_out
+                                    .into_iter()
+                                    .map(|seq| (seq, Wanted::default())),
+                            );
                         }
                     }
                 }
@@ -263,13 +295,16 @@ impl Postgres {
     ) -> Result<(Millis, Vec<Found>)> {
         loop {
             let (connection, mark) = held.begin(&self.options).await?;
-            let result = bounded(self.try_round(connection, mark, groups, open, together, now)).await;
+            let result =
+                bounded(self.try_round(connection, mark, groups, open, together, now)).await;
             match held.judge(&self.options, result).await? {
                 Verdict::Done(done) => return Ok(done),
                 Verdict::Again | Verdict::IdTaken => {}
                 // Messages are leased to nobody who knows it; the leases run out.
                 Verdict::Committed => {
-                    return Err(crate::error::StoreError::CommitUnknown("the connection was lost after a hand-out".into()));
+                    return Err(crate::error::StoreError::CommitUnknown(
+                        "the connection was lost after a hand-out".into(),
+                    ));
                 }
             }
         }
@@ -316,17 +351,47 @@ impl Postgres {
         let floors = self.floors.scan(uid);
         let started = Instant::now();
         let wanted: u32 = group.left.iter().sum();
-        let (at, found) = try_scan(connection, mark, group, 0, floors.unwrap_or([Millis::MIN; 10]), now).await?;
-        let Found::Rows { mut taken, mut odd, mut places } = found else { return Ok((at, found)) };
-        self.floors.learn(uid, &places, floors.is_none(), started.elapsed());
+        let (at, found) = try_scan(
+            connection,
+            mark,
+            group,
+            0,
+            floors.unwrap_or([Millis::MIN; 10]),
+            now,
+        )
+        .await?;
+        let Found::Rows {
+            mut taken,
+            mut odd,
+            mut places,
+        } = found
+        else {
+            return Ok((at, found));
+        };
+        self.floors
+            .learn(uid, &places, floors.is_none(), started.elapsed());
         let measured = group.receives[0].1.max > MOST_UNMEASURED && !places.is_empty();
-        if floors.is_some() && (places.len() as u32) < wanted && !measured && self.floors.look_again(uid) {
+        if floors.is_some()
+            && (places.len() as u32) < wanted
+            && !measured
+            && self.floors.look_again(uid)
+        {
             let started = Instant::now();
             let skip = taken.len() as u32;
             match try_scan(connection, mark, group, skip, [Millis::MIN; 10], now).await {
-                Ok((_, Found::Rows { taken: t, odd: o, places: p })) => {
+                Ok((
+                    _,
+                    Found::Rows {
+                        taken: t,
+                        odd: o,
+                        places: p,
+                    },
+                )) => {
                     self.floors.learn(uid, &p, true, started.elapsed());
-                    taken.extend(t.into_iter().map(|t| Taken { slot: t.slot + skip as i32, ..t }));
+                    taken.extend(t.into_iter().map(|t| Taken {
+                        slot: t.slot + skip as i32,
+                        ..t
+                    }));
                     odd.extend(o);
                     places.extend(p);
                 }
@@ -340,7 +405,12 @@ impl Postgres {
     }
 
     /// Lets the rules put elsewhere what may not be handed out.
-    async fn file(&self, held: &mut Held<'_>, odd: &BTreeMap<i64, Wanted>, now: Now) -> Result<Stir> {
+    async fn file(
+        &self,
+        held: &mut Held<'_>,
+        odd: &BTreeMap<i64, Wanted>,
+        now: Now,
+    ) -> Result<Stir> {
         loop {
             let (connection, mark) = held.begin(&self.options).await?;
             let result = bounded(self.try_file(connection, mark, odd, now)).await;
@@ -389,7 +459,9 @@ impl Group<'_> {
             slots.extend(std::iter::repeat_n(receive, *left as usize));
         }
         for taken in taken {
-            let Some(receive) = slots.get(taken.slot as usize - 1).copied() else { continue };
+            let Some(receive) = slots.get(taken.slot as usize - 1).copied() else {
+                continue;
+            };
             self.left[receive] -= 1;
             let (_, request) = self.receives[receive];
             self.dealt[receive].push(taken.hand_over(request, now));
@@ -404,7 +476,9 @@ impl Taken {
         let mut message = Message {
             envelope: self.row.envelope,
             life: self.life,
-            place: Place::Ready { available_at: self.place },
+            place: Place::Ready {
+                available_at: self.place,
+            },
             completion: None,
             expires_at,
         };
@@ -418,7 +492,12 @@ impl Taken {
             worker: receive.worker.clone(),
         });
         let max_attempts = message.max_attempts(policy);
-        Delivery { message, max_attempts, payload: self.payload, last_failure: self.last_failure }
+        Delivery {
+            message,
+            max_attempts,
+            payload: self.payload,
+            last_failure: self.last_failure,
+        }
     }
 }
 
@@ -434,7 +513,11 @@ fn groups(receives: &[Receive]) -> Vec<Group<'_>> {
             !greedy && sum + receive.max <= MOST_PER_STATEMENT
         });
         let index = joinable.unwrap_or_else(|| {
-            groups.push(Group { receives: Vec::new(), left: Vec::new(), dealt: Vec::new() });
+            groups.push(Group {
+                receives: Vec::new(),
+                left: Vec::new(),
+                dealt: Vec::new(),
+            });
             groups.len() - 1
         });
         if greedy {
@@ -496,10 +579,16 @@ async fn try_scan(
         .bind(policy.max_attempts as i32)
         .bind(policy.max_lease_expirations as i32)
         .bind(policy.retention_ms)
-        .bind(if greedy { MAX_RECEIVE_BYTES as i64 } else { i64::MAX })
+        .bind(if greedy {
+            MAX_RECEIVE_BYTES as i64
+        } else {
+            i64::MAX
+        })
         .fetch_all(connection)
         .await?;
-    let Some(first) = rows.first() else { return Err(closed_gate()) };
+    let Some(first) = rows.first() else {
+        return Err(closed_gate());
+    };
     let at: Millis = first.try_get(0)?;
     let current = first.try_get::<Option<bool>, _>(1)?.unwrap_or(false);
     if !current {
@@ -508,9 +597,15 @@ async fn try_scan(
     if first.try_get(2)? {
         return Ok((at, Found::Paused));
     }
-    let (mut taken, mut odd, mut places) = (Vec::with_capacity(rows.len()), Vec::new(), Vec::with_capacity(rows.len()));
+    let (mut taken, mut odd, mut places) = (
+        Vec::with_capacity(rows.len()),
+        Vec::new(),
+        Vec::with_capacity(rows.len()),
+    );
     for row in &rows {
-        let Some(seq) = row.try_get::<Option<i64>, _>(3)? else { continue };
+        let Some(seq) = row.try_get::<Option<i64>, _>(3)? else {
+            continue;
+        };
         let (plain, is_taken): (bool, bool) = (row.try_get(4)?, row.try_get(5)?);
         let place: Millis = row.try_get(7)?;
         let Some(message) = rows::message(row, 13, seq)? else {
@@ -519,7 +614,7 @@ async fn try_scan(
         };
         places.push((rank(message.envelope.priority), place));
         if is_taken {
-            taken.push(read(row, seq, place, message)?);
+            taken.push(read(row, place, message)?);
         } else if !plain {
             odd.push(seq);
         }
@@ -527,7 +622,7 @@ async fn try_scan(
     Ok((at, Found::Rows { taken, odd, places }))
 }
 
-fn read(row: &PgRow, seq: i64, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
+fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
     let life = Life {
         fence: row.try_get(8)?,
         attempts: row.try_get(9)?,
@@ -538,7 +633,6 @@ fn read(row: &PgRow, seq: i64, place: Millis, message: rows::MessageRow) -> Resu
     let payload: &[u8] = row.try_get(13 + MESSAGE_COLUMNS)?;
     Ok(Taken {
         slot: row.try_get(6)?,
-        seq,
         place,
         life,
         row: message,

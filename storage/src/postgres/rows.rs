@@ -3,8 +3,8 @@
 use super::fault::Fault;
 use crate::error::StoreError;
 use crate::model::{
-    Backoff, Bounds, Cause, Dead, Delivered, Discarded, End, Ended, Envelope, Failure, Lease, Life, Limit, MessageId,
-    Millis, Place, Policy, Queue, QueueUid, Reason,
+    Backoff, Bounds, Cause, Dead, Delivered, Discarded, End, Ended, Envelope, Failure, Lease, Life,
+    Limit, MessageId, Millis, Place, Policy, Queue, QueueUid, Reason,
 };
 use bytes::Bytes;
 use sqlx::Row;
@@ -53,17 +53,29 @@ pub(super) enum Table {
 
 /// A row holds something that this version does not know.
 pub(super) fn broken(what: &str) -> Fault {
-    Fault::Store(StoreError::internal(format!("a row holds an unknown {what}")))
+    Fault::Store(StoreError::internal(format!(
+        "a row holds an unknown {what}"
+    )))
 }
 
 /// Text as PostgreSQL takes it: without U+0000.
 pub(super) fn text(value: &str) -> Cow<'_, str> {
-    if value.contains('\0') { Cow::Owned(value.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(value) }
+    if value.contains('\0') {
+        Cow::Owned(value.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(value)
+    }
 }
 
 /// A business key, from its bytes.
 pub(super) fn key(bytes: Option<Vec<u8>>) -> Result<Option<Arc<str>>, Fault> {
-    bytes.map(|b| String::from_utf8(b).map(Arc::from).map_err(|_| broken("key"))).transpose()
+    bytes
+        .map(|b| {
+            String::from_utf8(b)
+                .map(Arc::from)
+                .map_err(|_| broken("key"))
+        })
+        .transpose()
 }
 
 pub(super) fn rank(priority: u8) -> i16 {
@@ -114,17 +126,23 @@ pub(super) const MESSAGE_COLUMNS: usize = 13;
 
 /// Reads a message row that begins at column `at`; `None` when there is none.
 pub(super) fn message(row: &PgRow, at: usize, seq: i64) -> Result<Option<MessageRow>, Fault> {
-    let Some(uid) = row.try_get::<Option<i32>, _>(at)? else { return Ok(None) };
+    let Some(uid) = row.try_get::<Option<i32>, _>(at)? else {
+        return Ok(None);
+    };
     let backoff: Option<&str> = row.try_get(at + 10)?;
-    let backoff: Option<Backoff> =
-        backoff.map(serde_json::from_str).transpose().map_err(|_| broken("backoff"))?;
+    let backoff: Option<Backoff> = backoff
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|_| broken("backoff"))?;
     let envelope = Envelope {
         id: MessageId(seq),
         queue: QueueUid(uid),
         created_at: row.try_get(at + 2)?,
         first_available_at: row.try_get(at + 3)?,
         priority: priority(row.try_get(at + 4)?),
-        request_id: row.try_get::<Option<&[u8]>, _>(at + 8)?.map(Bytes::copy_from_slice),
+        request_id: row
+            .try_get::<Option<&[u8]>, _>(at + 8)?
+            .map(Bytes::copy_from_slice),
         key: key(row.try_get(at + 9)?)?,
         expires_at: row.try_get(at + 5)?,
         max_attempts: row.try_get::<Option<i32>, _>(at + 6)?.map(|n| n as u32),
@@ -141,7 +159,9 @@ pub(super) fn message(row: &PgRow, at: usize, seq: i64) -> Result<Option<Message
 
 /// Reads the state row that begins at column `at`, as `drafts.rs` selects it.
 pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)>, Fault> {
-    let Some(code) = row.try_get::<Option<i16>, _>(at)? else { return Ok(None) };
+    let Some(code) = row.try_get::<Option<i16>, _>(at)? else {
+        return Ok(None);
+    };
     let time: Millis = row.try_get(at + 3)?;
     let life = Life {
         fence: row.try_get(at + 4)?,
@@ -155,7 +175,9 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
         Ok(Dead {
             died_at: time,
             reason: Reason::from_code(row.try_get(at + 13)?).ok_or_else(|| broken("reason"))?,
-            limit: bound.map(|code| Limit::from_code(code).ok_or_else(|| broken("limit"))).transpose()?,
+            limit: bound
+                .map(|code| Limit::from_code(code).ok_or_else(|| broken("limit")))
+                .transpose()?,
             by_expiry: row.try_get(at + 15)?,
             edited: row.try_get(at + 16)?,
             error_code: row.try_get::<Option<&str>, _>(at + 17)?.map(Arc::from),
@@ -175,10 +197,20 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
             (Table::Lease, Place::Leased(lease))
         }
         4 => (Table::Dead, Place::Dead(dead()?)),
-        5 => (Table::Discarded, Place::Discarded(Discarded { discarded_at: row.try_get(at + 9)?, dead: dead()? })),
+        5 => (
+            Table::Discarded,
+            Place::Discarded(Discarded {
+                discarded_at: row.try_get(at + 9)?,
+                dead: dead()?,
+            }),
+        ),
         _ => return Err(broken("state")),
     };
-    let spot = Spot { table, tid: row.try_get(at + 1)?, queue_id: row.try_get(at + 2)? };
+    let spot = Spot {
+        table,
+        tid: row.try_get(at + 1)?,
+        queue_id: row.try_get(at + 2)?,
+    };
     Ok(Some((spot, life, place)))
 }
 
@@ -192,7 +224,9 @@ pub(super) use delivery_columns;
 
 /// Reads a delivery that begins at column `at`; `None` when there is none.
 pub(super) fn delivered(row: &PgRow, at: usize) -> Result<Option<Delivered>, Fault> {
-    let Some(fence) = row.try_get::<Option<i32>, _>(at)? else { return Ok(None) };
+    let Some(fence) = row.try_get::<Option<i32>, _>(at)? else {
+        return Ok(None);
+    };
     let shared = |i: usize| -> Result<Option<Arc<str>>, Fault> {
         Ok(row.try_get::<Option<&str>, _>(at + i)?.map(Arc::from))
     };
@@ -204,7 +238,11 @@ pub(super) fn delivered(row: &PgRow, at: usize) -> Result<Option<Delivered>, Fau
         cause: Cause::from_code(row.try_get(at + 4)?).ok_or_else(|| broken("cause"))?,
         late: row.try_get(at + 5)?,
         worker: shared(6)?,
-        failure: Failure { code: shared(7)?, detail: shared(8)?, truncated: row.try_get(at + 9)? },
+        failure: Failure {
+            code: shared(7)?,
+            detail: shared(8)?,
+            truncated: row.try_get(at + 9)?,
+        },
     }))
 }
 

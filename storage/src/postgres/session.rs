@@ -24,7 +24,9 @@ const SETTINGS: &str = "SET synchronous_commit = on; SET enable_seqscan = off; S
 /// Reads the address and keeps statement texts out of the log.
 pub(super) fn options(url: &str) -> Result<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url).map_err(StoreError::unavailable)?;
-    Ok(options.statement_cache_capacity(256).disable_statement_logging())
+    Ok(options
+        .statement_cache_capacity(256)
+        .disable_statement_logging())
 }
 
 /// A connection with our settings.
@@ -54,8 +56,13 @@ pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
 /// database from before it looks for its own table until after the last migration.
 pub(super) async fn migrate(options: &PgConnectOptions) -> Result<()> {
     // Without our lock_timeout: the replica that comes second waits for as long as the first one needs.
-    let mut connection = PgConnection::connect_with(options).await.map_err(StoreError::unavailable)?;
-    sqlx::migrate!("../migrations/postgres").run(&mut connection).await.map_err(StoreError::internal)?;
+    let mut connection = PgConnection::connect_with(options)
+        .await
+        .map_err(StoreError::unavailable)?;
+    sqlx::migrate!("../migrations/postgres")
+        .run(&mut connection)
+        .await
+        .map_err(StoreError::internal)?;
     connection.close().await.map_err(StoreError::unavailable)
 }
 
@@ -74,11 +81,17 @@ pub(super) async fn check_durability(connection: &mut PgConnection) -> Result<()
     let get = |i: usize| row.try_get::<String, _>(i).map_err(StoreError::internal);
     let (commit, fsync, pages) = (get(0)?, get(1)?, get(2)?);
     if commit != "on" && commit != "remote_apply" {
-        let text = format!("synchronous_commit is {commit} although this session set it to on: answers would come too early");
+        let text = format!(
+            "synchronous_commit is {commit} although this session set it to on: answers would come too early"
+        );
         return Err(StoreError::unavailable(text));
     }
     if fsync != "on" || pages != "on" {
-        tracing::warn!(fsync, full_page_writes = pages, "the server does not write safely: a crash can lose answered messages");
+        tracing::warn!(
+            fsync,
+            full_page_writes = pages,
+            "the server does not write safely: a crash can lose answered messages"
+        );
     }
     Ok(())
 }
@@ -86,7 +99,9 @@ pub(super) async fn check_durability(connection: &mut PgConnection) -> Result<()
 /// Reads the store's facts; the first replica makes them.
 pub(super) async fn facts(connection: &mut PgConnection) -> Result<Facts> {
     let secret: [u8; 32] = rand::random();
-    read_facts(connection, &secret).await.map_err(Fault::into_error)
+    read_facts(connection, &secret)
+        .await
+        .map_err(Fault::into_error)
 }
 
 async fn read_facts(connection: &mut PgConnection, secret: &[u8; 32]) -> Result<Facts, Fault> {
@@ -99,11 +114,27 @@ async fn read_facts(connection: &mut PgConnection, secret: &[u8; 32]) -> Result<
     .execute(&mut *connection)
     .await?;
     let fact = async |connection: &mut PgConnection, name: &str| -> Result<Vec<u8>, Fault> {
-        let row = sqlx::query("-- meta\nSELECT value FROM meta WHERE name = $1").bind(name).fetch_one(connection).await?;
+        let row = sqlx::query("-- meta\nSELECT value FROM meta WHERE name = $1")
+            .bind(name)
+            .fetch_one(connection)
+            .await?;
         Ok(row.try_get(0)?)
     };
-    let broken = |what: &str| Fault::Store(StoreError::internal(format!("meta.{what} has the wrong length")));
-    let epoch = fact(connection, "epoch").await?.try_into().map_err(|_| broken("epoch"))?;
-    let receipt_secret = fact(connection, "receipt_secret").await?.try_into().map_err(|_| broken("receipt_secret"))?;
-    Ok(Facts { epoch: i32::from_be_bytes(epoch), receipt_secret })
+    let broken = |what: &str| {
+        Fault::Store(StoreError::internal(format!(
+            "meta.{what} has the wrong length"
+        )))
+    };
+    let epoch = fact(connection, "epoch")
+        .await?
+        .try_into()
+        .map_err(|_| broken("epoch"))?;
+    let receipt_secret = fact(connection, "receipt_secret")
+        .await?
+        .try_into()
+        .map_err(|_| broken("receipt_secret"))?;
+    Ok(Facts {
+        epoch: i32::from_be_bytes(epoch),
+        receipt_secret,
+    })
 }

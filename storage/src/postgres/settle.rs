@@ -78,8 +78,10 @@ impl Postgres {
         }
         // Several items on one message keep their order: all of them go the careful way.
         let alone = |settle: &Settle| times.get(&settle.id.0) == Some(&1);
-        let (mut plain, mut careful): (Vec<Item<'_>>, Vec<Item<'_>>) =
-            settles.iter().enumerate().partition(|(_, s)| may_be_plain(s) && alone(s));
+        let (mut plain, mut careful): (Vec<Item<'_>>, Vec<Item<'_>>) = settles
+            .iter()
+            .enumerate()
+            .partition(|(_, s)| may_be_plain(s) && alone(s));
         plain.sort_by_key(|(_, s)| s.id);
 
         let mut held = self.settling.take().await?;
@@ -93,7 +95,10 @@ impl Postgres {
                         if missed.contains(&item.1.id.0) {
                             careful.push(item);
                         } else {
-                            let acked = Settled::Acked { late: false, superseded: false };
+                            let acked = Settled::Acked {
+                                late: false,
+                                superseded: false,
+                            };
                             answers[item.0] = Some(SettleOutcome::Decided(Ok(acked)));
                         }
                     }
@@ -108,10 +113,14 @@ impl Postgres {
         while !careful.is_empty() {
             let decided = async {
                 let (connection, mark) = held.begin(&self.options).await?;
-                let result = bounded(self.try_careful_settles(connection, mark, &careful, now)).await;
+                let result =
+                    bounded(self.try_careful_settles(connection, mark, &careful, now)).await;
                 held.judge(&self.options, result).await
             };
-            match decided.await.map_err(|error| super::after_a_part(error, partly))? {
+            match decided
+                .await
+                .map_err(|error| super::after_a_part(error, partly))?
+            {
                 Verdict::Done((decided_at, outcomes, stirred)) => {
                     *at = decided_at;
                     stir.merge(&stirred);
@@ -123,7 +132,10 @@ impl Postgres {
                 Verdict::Again | Verdict::IdTaken | Verdict::Committed => {}
             }
         }
-        Ok(answers.into_iter().map(|a| a.unwrap_or(SettleOutcome::Stale)).collect())
+        Ok(answers
+            .into_iter()
+            .map(|a| a.unwrap_or(SettleOutcome::Stale))
+            .collect())
     }
 
     async fn try_careful_settles(
@@ -143,14 +155,24 @@ impl Postgres {
         let mut drafts = self.load(connection, &wanted, For::Change).await?;
         let mut outcomes = Vec::with_capacity(items.len());
         for (_, item) in items {
-            let Some(loaded) = drafts.get_mut(&item.id.0) else { return Err(Fault::moved("a message")) };
-            let known = loaded.known.as_ref().filter(|k| k.queue.version == item.queue.version);
+            let Some(loaded) = drafts.get_mut(&item.id.0) else {
+                return Err(Fault::moved("a message"));
+            };
+            let known = loaded
+                .known
+                .as_ref()
+                .filter(|k| k.queue.version == item.queue.version);
             let Some(policy) = known.map(|k| k.queue.policy.clone()) else {
                 outcomes.push(SettleOutcome::Stale);
                 continue;
             };
             time::pass(&mut loaded.draft, &policy, now);
-            outcomes.push(SettleOutcome::Decided(settle(&mut loaded.draft, &item.claim, &policy, now)));
+            outcomes.push(SettleOutcome::Decided(settle(
+                &mut loaded.draft,
+                &item.claim,
+                &policy,
+                now,
+            )));
         }
         for loaded in drafts.values_mut() {
             // What came back may be past its own end already.
@@ -174,10 +196,21 @@ async fn try_acks(
 ) -> Result<(Millis, HashSet<i64>), Fault> {
     let mut places: BTreeMap<(i32, i64), &Settle> = BTreeMap::new();
     for (_, settle) in items {
-        places.entry((settle.queue.uid.0, settle.queue.version)).or_insert(settle);
+        places
+            .entry((settle.queue.uid.0, settle.queue.version))
+            .or_insert(settle);
     }
-    let numbers: HashMap<(i32, i64), i32> = places.keys().enumerate().map(|(i, key)| (*key, i as i32)).collect();
-    let place = |s: &Settle| numbers.get(&(s.queue.uid.0, s.queue.version)).copied().unwrap_or(-1);
+    let numbers: HashMap<(i32, i64), i32> = places
+        .keys()
+        .enumerate()
+        .map(|(i, key)| (*key, i as i32))
+        .collect();
+    let place = |s: &Settle| {
+        numbers
+            .get(&(s.queue.uid.0, s.queue.version))
+            .copied()
+            .unwrap_or(-1)
+    };
     let rows = sqlx::query(ACK)
         .bind(now)
         .bind(mark.n)
@@ -186,7 +219,12 @@ async fn try_acks(
         .bind((0..places.len() as i32).collect::<Vec<_>>())
         .bind(places.keys().map(|k| k.0).collect::<Vec<_>>())
         .bind(places.keys().map(|k| k.1).collect::<Vec<_>>())
-        .bind(places.values().map(|s| s.queue.policy.dedupe_window_ms).collect::<Vec<_>>())
+        .bind(
+            places
+                .values()
+                .map(|s| s.queue.policy.dedupe_window_ms)
+                .collect::<Vec<_>>(),
+        )
         .bind(mark.stripe)
         .bind(items.iter().map(|(_, s)| s.id.0).collect::<Vec<_>>())
         .bind(items.iter().map(|(_, s)| place(s)).collect::<Vec<_>>())

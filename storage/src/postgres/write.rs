@@ -8,7 +8,9 @@ use super::drafts::{Drafts, Loaded};
 use super::fault::Fault;
 use super::rows::{Table, rank, text};
 use crate::backend::Stir;
-use crate::model::{Counts, Dead, Delivered, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, QueueUid};
+use crate::model::{
+    Counts, Dead, Delivered, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, QueueUid,
+};
 use crate::rules::{self, Message, Record};
 use sqlx::postgres::{PgConnection, PgQueryResult};
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +24,7 @@ pub(super) struct Writes {
     /// Rows that go: addresses by state table.
     leave: HashMap<&'static str, Vec<String>>,
     ready: Vec<(i64, i32, i16, Millis, Life, bool)>,
-    delayed: Vec<(i64, i32, i16, Millis, Life, bool)>,
+    delayed: Vec<(i64, i32, i16, Millis, Life)>,
     lease: Vec<(i64, i32, i16, crate::model::Lease, Life)>,
     /// Leases that stay: address, end, and whether a completion is remembered.
     changed: Vec<(i64, String, Millis, bool)>,
@@ -72,7 +74,16 @@ fn expires(message: Option<&Message>) -> Option<Millis> {
 /// Adds `by` to a queue's numbers: dead letters count in their own incarnation.
 pub(super) fn add(deltas: &mut Deltas, live_id: i32, dead_id: i32, uid: i32, by: &Counts) {
     let live = Counts { dead: 0, ..*by };
-    for (id, part) in [(live_id, live), (dead_id, Counts { dead: by.dead, ..Counts::default() })] {
+    for (id, part) in [
+        (live_id, live),
+        (
+            dead_id,
+            Counts {
+                dead: by.dead,
+                ..Counts::default()
+            },
+        ),
+    ] {
         if part == Counts::default() {
             continue;
         }
@@ -104,10 +115,18 @@ impl Writes {
 
     /// The difference of one draft. Does nothing for a message that was gone when it was loaded.
     fn add(&mut self, loaded: &Loaded, now: Millis) {
-        let (Some(before), Some(row), Some(known)) = (&loaded.before, &loaded.row, &loaded.known) else { return };
+        let (Some(before), Some(row), Some(known)) = (&loaded.before, &loaded.row, &loaded.known)
+        else {
+            return;
+        };
         let after = loaded.draft.message.as_ref();
         let (seq, uid) = (loaded.seq, known.queue.uid.0);
-        let left_at = loaded.draft.ended.as_ref().filter(|_| after.is_none()).map_or(now, |ended| ended.at);
+        let left_at = loaded
+            .draft
+            .ended
+            .as_ref()
+            .filter(|_| after.is_none())
+            .map_or(now, |ended| ended.at);
         let policy = &known.queue.policy;
         if after != Some(before) {
             self.place(loaded, before);
@@ -118,7 +137,8 @@ impl Writes {
             match record {
                 Record::Put(delivered) => {
                     self.dropped.retain(|d| *d != (seq, delivered.fence));
-                    self.put.retain(|(s, d)| (*s, d.fence) != (seq, delivered.fence));
+                    self.put
+                        .retain(|(s, d)| (*s, d.fence) != (seq, delivered.fence));
                     // A message that leaves without a record leaves without a history.
                     self.put.push((seq, delivered.clone()));
                     let oldest = delivered.fence - HISTORY_TAIL;
@@ -171,7 +191,9 @@ impl Writes {
         if waits_or_lives(Some(before)) && !waits_or_lives(after) {
             if let Some(digest) = &row.digest {
                 let published_at = row.envelope.created_at;
-                if rules::request_id_kept_from(published_at, left_at, policy.dedupe_window_ms) != published_at {
+                if rules::request_id_kept_from(published_at, left_at, policy.dedupe_window_ms)
+                    != published_at
+                {
                     self.keep_id.push((seq, uid, digest.clone(), left_at));
                 }
             }
@@ -188,7 +210,9 @@ impl Writes {
                 self.uncompleted.push(seq);
             }
             match &loaded.draft.ended {
-                Some(ended) if rules::remembers_end(&row.envelope, before.life.fence, ended, policy) => {
+                Some(ended)
+                    if rules::remembers_end(&row.envelope, before.life.fence, ended, policy) =>
+                {
                     self.ended.push(EndedRow {
                         seq,
                         uid,
@@ -211,12 +235,20 @@ impl Writes {
 
     /// Where it was and where it is now.
     fn place(&mut self, loaded: &Loaded, before: &Message) {
-        let (Some(row), Some(spot), Some(known)) = (&loaded.row, &loaded.spot, &loaded.known) else { return };
+        let (Some(row), Some(spot), Some(known)) = (&loaded.row, &loaded.spot, &loaded.known)
+        else {
+            return;
+        };
         let after = loaded.draft.message.as_ref();
         let (seq, uid, rank) = (loaded.seq, known.queue.uid, rank(row.envelope.priority));
         if let Some(after) = after.filter(|after| after.life == before.life) {
             if let (Place::Leased(_), Place::Leased(lease)) = (&before.place, &after.place) {
-                self.changed.push((seq, spot.tid.clone(), lease.expires_at, after.completion.is_some()));
+                self.changed.push((
+                    seq,
+                    spot.tid.clone(),
+                    lease.expires_at,
+                    after.completion.is_some(),
+                ));
                 self.stir.add_due(lease.expires_at);
                 return;
             }
@@ -234,38 +266,44 @@ impl Writes {
         self.leave.entry(table).or_default().push(spot.tid.clone());
         let Some(after) = after else { return };
         let life = after.life;
-        let moved = |at: Millis| known.live_id != row.live_id || at != row.envelope.first_available_at;
+        let moved =
+            |at: Millis| known.live_id != row.live_id || at != row.envelope.first_available_at;
         match &after.place {
             Place::Ready { available_at } => {
-                self.ready.push((seq, known.live_id, rank, *available_at, life, moved(*available_at)));
+                self.ready.push((
+                    seq,
+                    known.live_id,
+                    rank,
+                    *available_at,
+                    life,
+                    moved(*available_at),
+                ));
                 self.put_back.push((uid.0, rank, *available_at));
                 self.stir.add_ready(uid, 1);
             }
             Place::Delayed { due_at } => {
-                self.delayed.push((seq, known.live_id, rank, *due_at, life, *due_at != row.envelope.first_available_at));
+                self.delayed.push((seq, known.live_id, rank, *due_at, life));
                 self.stir.add_due(*due_at);
             }
             Place::Leased(lease) => {
-                self.lease.push((seq, known.live_id, rank, lease.clone(), life));
+                self.lease
+                    .push((seq, known.live_id, rank, lease.clone(), life));
                 self.stir.add_due(lease.expires_at);
             }
-            Place::Dead(dead) => self.dead.push((seq, known.dead_id, rank, dead.clone(), life)),
+            Place::Dead(dead) => self
+                .dead
+                .push((seq, known.dead_id, rank, dead.clone(), life)),
             Place::Discarded(d) => {
-                self.discarded.push((seq, known.dead_id, rank, d.discarded_at, d.dead.clone(), life));
+                self.discarded.push((
+                    seq,
+                    known.dead_id,
+                    rank,
+                    d.discarded_at,
+                    d.dead.clone(),
+                    life,
+                ));
             }
         }
-    }
-
-    /// Nothing to write.
-    pub(super) fn is_empty(&self) -> bool {
-        self.leave.is_empty()
-            && self.changed.is_empty()
-            && self.put.is_empty()
-            && self.dropped.is_empty()
-            && self.completed.is_empty()
-            && self.uncompleted.is_empty()
-            && self.new_expiry.is_empty()
-            && self.deltas.is_empty()
     }
 
     /// Takes purged messages out for good. Their ends are recorded where somebody can ask about them: by request id, by key or
@@ -287,7 +325,10 @@ impl Writes {
         }
         let mut writes = Self::of(drafts, now);
         writes.ended.retain(|end| {
-            let has_id = drafts.get(&end.seq).and_then(|l| l.row.as_ref()).is_some_and(|r| r.digest.is_some());
+            let has_id = drafts
+                .get(&end.seq)
+                .and_then(|l| l.row.as_ref())
+                .is_some_and(|r| r.digest.is_some());
             has_id || end.key.is_some() || handed_out.contains(&end.seq)
         });
         writes.uncompleted = handed_out;
@@ -297,11 +338,16 @@ impl Writes {
     }
 }
 
-pub(super) const LEAVE_DELAYED: &str = "-- leave delayed\nDELETE FROM delayed WHERE ctid = ANY($1::text[]::tid[])";
-pub(super) const LEAVE_READY: &str = "-- leave ready\nDELETE FROM ready WHERE ctid = ANY($1::text[]::tid[])";
-pub(super) const LEAVE_LEASE: &str = "-- leave lease\nDELETE FROM lease WHERE ctid = ANY($1::text[]::tid[])";
-pub(super) const LEAVE_DEAD: &str = "-- leave dead\nDELETE FROM dead WHERE ctid = ANY($1::text[]::tid[])";
-pub(super) const LEAVE_DISCARDED: &str = "-- leave discarded\nDELETE FROM discarded WHERE ctid = ANY($1::text[]::tid[])";
+pub(super) const LEAVE_DELAYED: &str =
+    "-- leave delayed\nDELETE FROM delayed WHERE ctid = ANY($1::text[]::tid[])";
+pub(super) const LEAVE_READY: &str =
+    "-- leave ready\nDELETE FROM ready WHERE ctid = ANY($1::text[]::tid[])";
+pub(super) const LEAVE_LEASE: &str =
+    "-- leave lease\nDELETE FROM lease WHERE ctid = ANY($1::text[]::tid[])";
+pub(super) const LEAVE_DEAD: &str =
+    "-- leave dead\nDELETE FROM dead WHERE ctid = ANY($1::text[]::tid[])";
+pub(super) const LEAVE_DISCARDED: &str =
+    "-- leave discarded\nDELETE FROM discarded WHERE ctid = ANY($1::text[]::tid[])";
 
 pub(super) const ENTER_READY: &str = "-- enter ready
 INSERT INTO ready (seq, queue_id, rank, available_at, fence, attempts, expirations, releases, redrives, moved)
@@ -309,9 +355,9 @@ SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::
     $9::int[], $10::boolean[])";
 
 pub(super) const ENTER_DELAYED: &str = "-- enter delayed
-INSERT INTO delayed (seq, queue_id, rank, due_at, fence, attempts, expirations, releases, redrives, moved)
+INSERT INTO delayed (seq, queue_id, rank, due_at, fence, attempts, expirations, releases, redrives)
 SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[],
-    $9::int[], $10::boolean[])";
+    $9::int[])";
 
 pub(super) const ENTER_LEASE: &str = "-- enter lease
 INSERT INTO lease (seq, queue_id, rank, available_at, fence, attempts, expirations, releases, redrives,
@@ -357,16 +403,19 @@ DELETE FROM delivery WHERE ctid = ANY(ARRAY(
     SELECT d.tid FROM unnest($1::bigint[], $2::int[]) AS w(seq, fence)
     CROSS JOIN LATERAL (SELECT ctid AS tid FROM delivery d WHERE d.seq = w.seq AND d.fence = w.fence LIMIT 1) d))";
 
-pub(super) const FORGET_HISTORY: &str = "-- forget history\nDELETE FROM delivery WHERE seq = ANY($1::bigint[])";
+pub(super) const FORGET_HISTORY: &str =
+    "-- forget history\nDELETE FROM delivery WHERE seq = ANY($1::bigint[])";
 
 // Two completions of one message can only come in one after the other: the second finds a row that its snapshot did not show.
 pub(super) const COMPLETE: &str = "-- complete
 INSERT INTO completion (seq, fence, outcome) SELECT * FROM unnest($1::bigint[], $2::int[], $3::text[])
 ON CONFLICT (seq) DO NOTHING";
 
-pub(super) const UNCOMPLETE: &str = "-- uncomplete\nDELETE FROM completion WHERE seq = ANY($1::bigint[])";
+pub(super) const UNCOMPLETE: &str =
+    "-- uncomplete\nDELETE FROM completion WHERE seq = ANY($1::bigint[])";
 
-pub(super) const DELETE_MESSAGE: &str = "-- delete message\nDELETE FROM message WHERE seq = ANY($1::bigint[])";
+pub(super) const DELETE_MESSAGE: &str =
+    "-- delete message\nDELETE FROM message WHERE seq = ANY($1::bigint[])";
 
 pub(super) const REMEMBER_END: &str = "-- remember end
 INSERT INTO ended (seq, uid, how, at, published_at, fence, key, outcome, keep_until)
@@ -387,7 +436,8 @@ pub(super) const ADD_EXPIRING: &str = "-- add expiring
 INSERT INTO expiring (seq, check_at) SELECT * FROM unnest($1::bigint[], $2::bigint[])
 ON CONFLICT (seq) DO UPDATE SET check_at = excluded.check_at";
 
-pub(super) const DROP_EXPIRING: &str = "-- drop expiring\nDELETE FROM expiring WHERE seq = ANY($1::bigint[])";
+pub(super) const DROP_EXPIRING: &str =
+    "-- drop expiring\nDELETE FROM expiring WHERE seq = ANY($1::bigint[])";
 
 pub(super) const NEW_EXPIRY: &str = "-- new expiry
 UPDATE message SET expires_at = ($2::bigint[])[array_position($1::bigint[], seq)] WHERE seq = ANY($1::bigint[])";
@@ -428,7 +478,11 @@ fn column<'a, T, U>(rows: &'a [T], pick: impl Fn(&'a T) -> U) -> Vec<U> {
 }
 
 fn all(result: &PgQueryResult, expected: usize, what: &str) -> Result<(), Fault> {
-    if result.rows_affected() == expected as u64 { Ok(()) } else { Err(Fault::moved(what)) }
+    if result.rows_affected() == expected as u64 {
+        Ok(())
+    } else {
+        Err(Fault::moved(what))
+    }
 }
 
 /// Adds to the counters; the last write of its transaction.
@@ -441,7 +495,10 @@ pub(super) async fn count(
     if deltas.is_empty() {
         return Ok(());
     }
-    let rows: Vec<(i32, i32, Counts)> = deltas.iter().map(|((id, uid), counts)| (*id, *uid, *counts)).collect();
+    let rows: Vec<(i32, i32, Counts)> = deltas
+        .iter()
+        .map(|((id, uid), counts)| (*id, *uid, *counts))
+        .collect();
     sqlx::query(COUNT)
         .bind(column(&rows, |r| r.0))
         .bind(column(&rows, |r| r.1))
@@ -475,7 +532,10 @@ impl Postgres {
     ) -> Result<(), Fault> {
         let w = writes;
         for (sql, tids) in &w.leave {
-            let result = sqlx::query(*sql).bind(tids).execute(&mut *connection).await?;
+            let result = sqlx::query(*sql)
+                .bind(tids)
+                .execute(&mut *connection)
+                .await?;
             all(&result, tids.len(), "a message")?;
         }
         enter_states(connection, w).await?;
@@ -491,7 +551,10 @@ impl Postgres {
         }
         records(connection, w).await?;
         if !w.gone.is_empty() {
-            let result = sqlx::query(DELETE_MESSAGE).bind(&w.gone).execute(&mut *connection).await?;
+            let result = sqlx::query(DELETE_MESSAGE)
+                .bind(&w.gone)
+                .execute(&mut *connection)
+                .await?;
             all(&result, w.gone.len(), "a message")?;
         }
         names(connection, w).await?;
@@ -507,11 +570,9 @@ impl Postgres {
 }
 
 async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault> {
-    for (sql, rows) in [(ENTER_READY, &w.ready), (ENTER_DELAYED, &w.delayed)] {
-        if rows.is_empty() {
-            continue;
-        }
-        sqlx::query(sql)
+    if !w.ready.is_empty() {
+        let rows = &w.ready;
+        sqlx::query(ENTER_READY)
             .bind(column(rows, |r| r.0))
             .bind(column(rows, |r| r.1))
             .bind(column(rows, |r| r.2))
@@ -522,6 +583,21 @@ async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), F
             .bind(column(rows, |r| r.4.releases))
             .bind(column(rows, |r| r.4.redrives))
             .bind(column(rows, |r| r.5))
+            .execute(&mut *connection)
+            .await?;
+    }
+    if !w.delayed.is_empty() {
+        let rows = &w.delayed;
+        sqlx::query(ENTER_DELAYED)
+            .bind(column(rows, |r| r.0))
+            .bind(column(rows, |r| r.1))
+            .bind(column(rows, |r| r.2))
+            .bind(column(rows, |r| r.3))
+            .bind(column(rows, |r| r.4.fence))
+            .bind(column(rows, |r| r.4.attempts))
+            .bind(column(rows, |r| r.4.expirations))
+            .bind(column(rows, |r| r.4.releases))
+            .bind(column(rows, |r| r.4.redrives))
             .execute(&mut *connection)
             .await?;
     }
@@ -615,10 +691,16 @@ async fn records(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault>
             .await?;
     }
     if !w.forgotten.is_empty() {
-        sqlx::query(FORGET_HISTORY).bind(&w.forgotten).execute(&mut *connection).await?;
+        sqlx::query(FORGET_HISTORY)
+            .bind(&w.forgotten)
+            .execute(&mut *connection)
+            .await?;
     }
     if !w.uncompleted.is_empty() {
-        sqlx::query(UNCOMPLETE).bind(&w.uncompleted).execute(&mut *connection).await?;
+        sqlx::query(UNCOMPLETE)
+            .bind(&w.uncompleted)
+            .execute(&mut *connection)
+            .await?;
     }
     if !w.completed.is_empty() {
         let result = sqlx::query(COMPLETE)
@@ -660,7 +742,10 @@ async fn names(connection: &mut PgConnection, w: &Writes) -> Result<(), Fault> {
         }
     }
     if !w.unexpiring.is_empty() {
-        sqlx::query(DROP_EXPIRING).bind(&w.unexpiring).execute(&mut *connection).await?;
+        sqlx::query(DROP_EXPIRING)
+            .bind(&w.unexpiring)
+            .execute(&mut *connection)
+            .await?;
     }
     if !w.expiring.is_empty() {
         sqlx::query(ADD_EXPIRING)

@@ -7,7 +7,7 @@ use super::writer::Cycle;
 use crate::error::Result;
 use crate::model::{
     Counts, Dead, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, MessageId, Millis,
-    Place, QueueUid,
+    Place, Policy, QueueUid,
 };
 use crate::rules::{self, Draft, Message, Record};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -302,7 +302,7 @@ impl Cycle<'_> {
             live_id: row.live_id,
             dead_id: row.dead_id,
         };
-        self.write_records(before.envelope.id, before.life.fence, draft)
+        self.write_records(before, draft, &row.policy)
             .map_err(failed)?;
         match &draft.message {
             Some(message) if message == before => {}
@@ -551,11 +551,16 @@ impl Cycle<'_> {
         Ok(())
     }
 
-    fn write_records(&self, id: MessageId, fence: i32, draft: &Draft) -> rusqlite::Result<()> {
-        // The plain end, a first delivery acked, leaves no history.
-        let plain = draft.message.is_none()
-            && fence <= 1
-            && draft.ended.as_ref().is_some_and(|e| e.outcome.is_none());
+    fn write_records(
+        &self,
+        before: &Message,
+        draft: &Draft,
+        policy: &Policy,
+    ) -> rusqlite::Result<()> {
+        let (id, fence) = (before.envelope.id, before.life.fence);
+        // An end that is not remembered leaves no history.
+        let forgotten = |e: &Ended| !rules::remembers_end(&before.envelope, fence, e, policy);
+        let plain = draft.message.is_none() && draft.ended.as_ref().is_some_and(forgotten);
         for record in &draft.records {
             match record {
                 Record::Put(d) if plain && d.cause == crate::model::Cause::Ack && !d.late => {}

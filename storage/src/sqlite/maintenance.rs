@@ -202,7 +202,7 @@ fn expire_dead(cycle: &mut Cycle<'_>) -> Result<bool> {
                 operate::audit(
                     cycle,
                     "policy",
-                    "dead-letter-expired",
+                    End::DeadLetterExpired.as_str(),
                     Some(queue.uid),
                     Some(id),
                     None,

@@ -51,8 +51,10 @@ fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, queue: &QueueRow) -> Result<b
         .sql
         .prepare_cached(FIND)
         .and_then(|mut s| {
-            s.query_row(params![item.id.0, cycle.now, queue.live_id, young], |_| Ok(()))
-                .optional()
+            s.query_row(params![item.id.0, cycle.now, queue.live_id, young], |_| {
+                Ok(())
+            })
+            .optional()
         })
         .map_err(failed)?;
     if plain.is_none() {

@@ -1,0 +1,276 @@
+//! Every statement prepares on a migrated database, and its generic plan reads no table from end to end: neither on tables
+//! that were never used, nor on empty ones after a VACUUM (every store at rest), nor on full ones.
+
+use super::{
+    browse, drafts, due, keys, lane, maintenance, operate, publish, queues, receive, session,
+    settle, write,
+};
+use quita_tests::postgres;
+use serde_json::Value;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor, Row};
+use std::collections::HashMap;
+
+const ALL: &[&str] = &[
+    browse::BY_KEY,
+    browse::BY_REQUEST_ID,
+    browse::DEAD,
+    browse::DECISIONS,
+    browse::DELAYED,
+    browse::LEASED,
+    browse::PAYLOAD,
+    browse::READY,
+    drafts::COMPLETIONS,
+    drafts::ENDS,
+    drafts::HISTORY,
+    drafts::LOAD_LOCKED,
+    drafts::LOAD_SEEN,
+    drafts::PURGED_AT,
+    drafts::WHOLE_HISTORY,
+    due::CLOCK,
+    due::DUE,
+    due::LOOK_LATER,
+    due::NEXT_DUE,
+    due::OVER_AGED,
+    keys::REVOKE,
+    lane::FENCE,
+    lane::OPEN_MARK,
+    maintenance::ANSWERS_OVER,
+    maintenance::ANYTHING_LEFT,
+    maintenance::DEAD_TOO_LONG,
+    maintenance::DISCARDED_LONG_AGO,
+    maintenance::DROP_TRASH,
+    maintenance::ENDS_OVER,
+    maintenance::FOLD_COUNTERS,
+    maintenance::FOLD_TRASH,
+    maintenance::KEYS_OVER,
+    maintenance::LEFT_IN_DEAD,
+    maintenance::LEFT_IN_DELAYED,
+    maintenance::LEFT_IN_READY,
+    maintenance::POLICIES,
+    maintenance::WALK_IDS,
+    maintenance::WALK_LEASES,
+    operate::ADOPT_KEYS,
+    operate::AUDIT,
+    operate::BEGIN,
+    operate::CHANGE,
+    operate::CREATE,
+    operate::GAUGES,
+    operate::NEW_INCARNATIONS,
+    operate::NEW_UID,
+    operate::OLDEST_DEAD,
+    operate::QUEUE,
+    operate::QUEUE_ALONE,
+    operate::QUEUE_NAMED,
+    operate::REMEMBER,
+    operate::REPEATED_KEYS,
+    operate::REPLACE,
+    operate::TO_TRASH,
+    publish::CLAIM_ID,
+    publish::CLAIM_KEY,
+    publish::DEEP_QUEUES,
+    publish::DEPTHS,
+    publish::FREE_ID,
+    publish::FREE_KEY,
+    publish::PUBLISH,
+    publish::QUEUES,
+    publish::STORE,
+    publish::STORED,
+    publish::TAKEN_IDS,
+    publish::TAKEN_KEYS,
+    queues::BEHIND,
+    queues::BY_NAME,
+    queues::BY_UID,
+    queues::NUMBERS,
+    queues::READY_AMONG,
+    queues::WRITABLE,
+    receive::RECEIVE,
+    settle::ACK,
+    write::ADD_EXPIRING,
+    write::ADD_KEY,
+    write::CHANGE_LEASE,
+    write::COMPLETE,
+    write::COUNT,
+    write::DELETE_MESSAGE,
+    write::DROP_DELIVERY,
+    write::DROP_EXPIRING,
+    write::DROP_KEY,
+    write::ENTER_DEAD,
+    write::ENTER_DELAYED,
+    write::ENTER_DISCARDED,
+    write::ENTER_LEASE,
+    write::ENTER_READY,
+    write::FORGET_HISTORY,
+    write::KEEP_ID,
+    write::KEEP_KEY,
+    write::LEAVE_DEAD,
+    write::LEAVE_DELAYED,
+    write::LEAVE_DISCARDED,
+    write::LEAVE_LEASE,
+    write::LEAVE_READY,
+    write::NEW_EXPIRY,
+    write::PUT_DELIVERY,
+    write::REMEMBER_END,
+    write::UNCOMPLETE,
+];
+
+/// Reads a small table from end to end, seldom, and says so where it is: all keys; which trash is the oldest; marks of
+/// connections long gone.
+const WHOLE_TABLES: &[&str] = &[
+    keys::ADD,
+    keys::ALL,
+    maintenance::DROP_MARKS,
+    maintenance::OLDEST_TRASH,
+];
+
+/// As many rows as a busy store has, in every table that grows with messages.
+const FILL: &str = "
+    INSERT INTO queue SELECT g, 'q' || g, 1, false, false, 2 * g, 2 * g + 1, 1209600000, NULL, '{}', 0
+        FROM generate_series(1, 20) g;
+    INSERT INTO message (seq, uid, live_id, created_at, available_at, rank, fingerprint, digest, key, expires_at, payload)
+        SELECT g, g % 20 + 1, 2 * (g % 20 + 1), g, g, 5, g, decode(md5(g::text), 'hex'), convert_to('k' || g, 'UTF8'), g,
+            repeat('x', 200)::bytea FROM generate_series(1, 20000) g;
+    INSERT INTO ready (queue_id, rank, available_at, seq, fence, attempts, expirations, releases, redrives, moved)
+        SELECT 2 * (g % 20 + 1), 5, g, g, 0, 0, 0, 0, 0, g % 3 = 0 FROM generate_series(1, 20000) g;
+    INSERT INTO delayed (queue_id, rank, due_at, seq, fence, attempts, expirations, releases, redrives)
+        SELECT 2 * (g % 20 + 1), 5, g, g, 0, 0, 0, 0, 0 FROM generate_series(1, 20000) g;
+    INSERT INTO lease SELECT g, g, g, g, g, 2 * (g % 20 + 1), 1, 0, 0, 0, 0, 5, 0, false, NULL FROM generate_series(1, 20000) g;
+    INSERT INTO dead SELECT g, g, 2 * (g % 20 + 1) + 1, 1, 0, 0, 0, 0, 5, 1, NULL, false, false, NULL
+        FROM generate_series(1, 20000) g;
+    INSERT INTO discarded SELECT g, g, g, 3, 1, 0, 0, 0, 0, 5, 1, NULL, false, false, NULL FROM generate_series(1, 20000) g;
+    INSERT INTO delivery SELECT g / 2, g, g, g % 2, 1, 1, false, false FROM generate_series(1, 20000) g;
+    INSERT INTO completion SELECT g, 1, NULL FROM generate_series(1, 20000) g;
+    INSERT INTO ended SELECT g, g, g, g, 1, 1, 1 FROM generate_series(1, 20000) g;
+    INSERT INTO dedupe SELECT g, g, g, g % 20 + 1, decode(md5(g::text), 'hex') FROM generate_series(1, 20000) g;
+    INSERT INTO unique_key SELECT g, g, g, g % 20 + 1, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
+    INSERT INTO keyed SELECT g, g % 20 + 1, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
+    INSERT INTO expiring SELECT g, g FROM generate_series(1, 20000) g;
+    INSERT INTO counter (queue_id, uid, epoch, stripe) SELECT 2 * (g % 20 + 1), g % 20 + 1, g, 1 FROM generate_series(1, 20000) g;
+    INSERT INTO operation SELECT 'o' || g, 1, g, '' FROM generate_series(1, 20000) g;
+    INSERT INTO audit (at, seq, actor, action) SELECT g, g, '', '' FROM generate_series(1, 20000) g;
+    INSERT INTO trash SELECT g, 1, 0, g FROM generate_series(1001, 1100) g;
+    INSERT INTO commit_mark SELECT g, 0, 0, 1 FROM generate_series(1, 100) g;
+    VACUUM ANALYZE;";
+
+fn name(sql: &str) -> &str {
+    sql.lines().next().unwrap_or(sql)
+}
+
+/// The statement's generic plan, as this session plans it.
+async fn plan(connection: &mut PgConnection, sql: &'static str) -> Value {
+    let parameters = (1..100)
+        .take_while(|n| sql.contains(&format!("${n}")))
+        .count();
+    let prepare = format!("PREPARE s AS {sql}");
+    if let Err(error) = sqlx::raw_sql(AssertSqlSafe(prepare))
+        .execute(&mut *connection)
+        .await
+    {
+        panic!("{}: {error}", name(sql));
+    }
+    let nulls = vec!["NULL"; parameters].join(", ");
+    let call = if parameters == 0 {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
+    let explain = format!("EXPLAIN (FORMAT JSON, COSTS OFF) EXECUTE s{call}");
+    let row = sqlx::raw_sql(AssertSqlSafe(explain))
+        .fetch_one(&mut *connection)
+        .await
+        .unwrap();
+    connection.execute("DEALLOCATE s").await.unwrap();
+    serde_json::from_str(row.try_get_unchecked(0).unwrap()).unwrap()
+}
+
+/// What is wrong with a plan: reads of a whole table. An index scan without a condition on the first column of its index is
+/// one, unless a LIMIT stops it.
+fn complaints(
+    node: &Value,
+    limited: bool,
+    first_columns: &HashMap<String, String>,
+    found: &mut Vec<String>,
+) {
+    if let Some(nodes) = node.as_array() {
+        for node in nodes {
+            complaints(node, limited, first_columns, found);
+        }
+        return;
+    }
+    let Some(fields) = node.as_object() else {
+        return;
+    };
+    let kind = fields
+        .get("Node Type")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let relation = fields.get("Relation Name").and_then(Value::as_str);
+    // A locking node passes rows on one by one.
+    let limited = kind == "Limit"
+        || (limited && matches!(kind, "LockRows" | "Index Scan" | "Index Only Scan"));
+    if let Some(relation) = relation {
+        let index = fields
+            .get("Index Name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let condition = fields
+            .get("Index Cond")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let first = first_columns
+            .get(index)
+            .is_some_and(|column| condition.contains(column));
+        let bounded = first || fields.contains_key("TID Cond") || limited;
+        if kind.ends_with("Scan") && !bounded {
+            found.push(format!("{kind} of {relation} by {index} where {condition}"));
+        }
+    }
+    for value in fields.values().filter(|v| v.is_array() || v.is_object()) {
+        complaints(value, limited, first_columns, found);
+    }
+}
+
+async fn check(connection: &mut PgConnection, state: &str) {
+    let columns = "SELECT c.relname::text, pg_get_indexdef(i.indexrelid, 1, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid";
+    let columns = sqlx::raw_sql(columns)
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+    let first_columns: HashMap<String, String> =
+        columns.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut wrong = Vec::new();
+    for sql in ALL {
+        let plan = plan(connection, sql).await;
+        let mut found = Vec::new();
+        complaints(&plan, false, &first_columns, &mut found);
+        if !found.is_empty() {
+            wrong.push(format!("{}: {}", name(sql), found.join(", ")));
+        }
+    }
+    for sql in WHOLE_TABLES {
+        plan(connection, sql).await;
+    }
+    assert!(wrong.is_empty(), "{state}:\n{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table() {
+    let Some(database) = postgres::database().await else {
+        return;
+    };
+    let options = session::options(&database.url).unwrap();
+    session::migrate(&options).await.unwrap();
+    let mut connection = session::connect(&options).await.unwrap();
+    check(&mut connection, "never used").await;
+    connection.execute("VACUUM ANALYZE").await.unwrap();
+    check(&mut connection, "empty after VACUUM").await;
+    for statement in FILL.split_inclusive(';') {
+        sqlx::raw_sql(AssertSqlSafe(statement.to_owned()))
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    check(&mut connection, "full").await;
+    connection.close().await.unwrap();
+    database.drop().await;
+}
