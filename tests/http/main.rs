@@ -1,3 +1,12 @@
 //! Black box over a socket: what a client can see and nothing else. The files mirror `api/src/http`.
 
+mod bad_input;
+mod client;
+mod dead_letters;
+mod messages;
+mod meta;
+mod publish;
+mod queues;
+mod receive;
 mod server;
+mod settle;
