@@ -19,6 +19,7 @@ pub mod settle;
 pub use error::{Error, Result};
 
 use crate::auth::{Principal, Right};
+use crate::disk::Disk;
 use catalog::Catalog;
 use quita_storage::backend::{Answer, Backend, Call, Operation};
 use quita_storage::coalescer::Coalescer;
@@ -43,6 +44,8 @@ pub struct ServiceSettings {
     pub default_policy: Policy,
     /// Receives that may wait at the same time.
     pub max_waiting_receives: usize,
+    /// Whether there is room for new messages.
+    pub disk: Disk,
 }
 
 impl Default for ServiceSettings {
@@ -52,6 +55,7 @@ impl Default for ServiceSettings {
             auto_create_queues: true,
             default_policy: Policy::default(),
             max_waiting_receives: 10_000,
+            disk: Disk::default(),
         }
     }
 }
