@@ -164,8 +164,8 @@ impl Server {
     /// commits what waits → stops the loops → closes the store. No answer is cut before the drain deadline is over.
     pub async fn stop(mut self) {
         tracing::info!(open = self.edge.open(), "stopping");
+        // Whoever waits for messages is told by this, and answered empty.
         self.drain.begin();
-        self.coalescer.wakeup().everyone();
         tokio::time::sleep(self.config.drain_delay_seconds).await;
 
         self.edge.close();

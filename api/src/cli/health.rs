@@ -1,6 +1,6 @@
 //! `quita health`: for container images that have no other client.
 
-use super::Done;
+use super::{Done, say};
 use crate::config::Config;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ pub(super) fn run(listen: SocketAddr) -> Done {
     let host = url.trim_start_matches("http://");
     let status = ask(host).map_err(|error| format!("{url}/readyz: {error}"))?;
     if status.split(' ').nth(1) == Some("200") {
-        println!("ready");
+        say("ready\n");
         Ok(())
     } else {
         Err(format!("{url}/readyz: {status}").into())

@@ -1,6 +1,6 @@
 //! `quita key`: keys in the store itself, for whoever may read and write it.
 
-use super::{Done, small_runtime};
+use super::{Done, say, small_runtime};
 use crate::auth::{ApiKey, admin_record};
 use crate::config::StoreConfig;
 use crate::{store, telemetry};
@@ -36,7 +36,7 @@ pub(super) enum KeyCommand {
 pub(super) fn run(command: KeyCommand) -> Done {
     match command {
         KeyCommand::Generate => {
-            println!("{}", generate()?.reveal());
+            say(&format!("{}\n", generate()?.reveal()));
             Ok(())
         }
         KeyCommand::Create { store, description } => with(&store, async |backend| {
@@ -44,7 +44,7 @@ pub(super) fn run(command: KeyCommand) -> Done {
             backend
                 .add_key(admin_record(&key, &description), false)
                 .await?;
-            println!("{}", key.reveal());
+            say(&format!("{}\n", key.reveal()));
             Ok(())
         }),
         KeyCommand::List { store } => with(&store, async |backend| {
@@ -54,13 +54,16 @@ pub(super) fn run(command: KeyCommand) -> Done {
                 } else {
                     "good"
                 };
-                println!("{}  {state:7}  {}  {}", key.id, key.scope, key.description);
+                say(&format!(
+                    "{}  {state:7}  {}  {}\n",
+                    key.id, key.scope, key.description
+                ));
             }
             Ok(())
         }),
         KeyCommand::Revoke { store, id } => with(&store, async |backend| {
             if backend.revoke_key(&id, None).await? {
-                println!("{id} is revoked.");
+                say(&format!("{id} is revoked.\n"));
                 Ok(())
             } else {
                 Err(format!("there is no good key {id}").into())
@@ -76,7 +79,14 @@ fn generate() -> Result<ApiKey, &'static str> {
 fn with(config: &StoreConfig, work: impl AsyncFnOnce(&dyn Backend) -> Done) -> Done {
     telemetry::start(config)?;
     small_runtime()?.block_on(async {
-        let backend = store::open(config).await?;
+        let backend = match store::open(config).await {
+            Err(error) if config.sqlite_file().is_some() => {
+                return Err(
+                    format!("{error}. A server on this file has to be stopped first.").into(),
+                );
+            }
+            opened => opened?,
+        };
         let done = work(&*backend).await;
         backend.close().await;
         done

@@ -8,6 +8,7 @@ mod serve;
 use crate::config::{Config, StoreConfig};
 use crate::demo::{self, DemoArgs, DemoWorkerArgs};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// An HTTP REST queue with explicit ack and nack.
@@ -92,14 +93,19 @@ fn migrate(config: &StoreConfig) -> Done {
         let backend = crate::store::open(config).await?;
         backend.check().await?;
         backend.close().await;
-        println!("{} is up to date.", config.shown_url());
+        say(&format!("{} is up to date.\n", config.shown_url()));
         Ok(())
     })
 }
 
 fn openapi() -> Done {
-    println!("{}", serde_json::to_string_pretty(&crate::http::openapi())?);
+    say(&(crate::http::openapi().to_pretty_json()? + "\n"));
     Ok(())
+}
+
+/// Prints. A reader that has gone is not a reason to fail.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// For commands that decide about the exit code themselves.

@@ -1,6 +1,6 @@
 //! `quita serve`.
 
-use super::{Done, greeting};
+use super::{Done, greeting, say};
 use crate::config::{Config, LogFormat};
 use crate::{Server, store, telemetry};
 use std::io;
@@ -29,7 +29,7 @@ async fn serve(config: Config) -> Done {
     let shown = config.clone();
     let server = Server::start(config, backend, listener).await?;
     if shown.store.log_format == LogFormat::Plain {
-        print!("{}", greeting::text(&shown, server.address, &server.key));
+        say(&greeting::text(&shown, server.address, &server.key));
     }
     tracing::info!(signal = signals.next().await, "a signal to stop");
     tokio::select! {

@@ -1,10 +1,12 @@
 //! A bound on everything that a connection may take.
 
 use super::{SHORT, TestEdge, soon, wide};
+use futures_util::future::join_all;
 use quita_api::http::server::Bounds;
 use quita_tests::wire::Wire;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// A bound of [`SHORT`] is noticed by then, also on a busy machine.
 const BY: Duration = Duration::from_secs(2);
@@ -149,7 +151,7 @@ async fn over_the_cap_a_connection_is_told_so_and_a_place_that_is_freed_is_used(
     assert_eq!(edge.wire().await.get("/hello").await.status, 200);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_connections_leaves_no_descriptor_behind() {
     let edge = TestEdge::start(Bounds {
         connections: 50,
@@ -159,11 +161,8 @@ async fn a_storm_of_connections_leaves_no_descriptor_behind() {
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
     for _ in 0..20 {
-        let storm: Vec<_> = (0..100)
-            .map(|_| std::net::TcpStream::connect(edge.address))
-            .collect();
-        drop(storm);
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        let storm = (0..100).map(|_| TcpStream::connect(edge.address));
+        drop(join_all(storm).await);
     }
     soon("all are gone", || edge.edge.open() == 0).await;
     assert_eq!(edge.wire().await.get("/hello").await.status, 200);

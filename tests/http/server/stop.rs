@@ -2,7 +2,7 @@
 
 use super::{SHORT, TestEdge, soon, wide};
 use quita_storage::memory;
-use quita_tests::server::TestServer;
+use quita_tests::server::{TestServer, json_headers};
 use quita_tests::wire::Wire;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -88,4 +88,66 @@ async fn eight_servers_share_a_store_and_its_first_key() {
         assert_eq!(server.wire().await.get("/readyz").await.status, 200);
         server.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_stop_ends_waiting_receives_empty_and_keeps_what_was_published() {
+    let server = TestServer::start().await;
+    let (address, backend, key) = (server.address, server.backend.clone(), server.key.clone());
+    let published = server
+        .post("/v1/queue/publish", r#"{"queue":"a","message":1}"#)
+        .await;
+    assert_eq!(published.status, 201);
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let mut wire = Wire::to(address).await;
+        let body = r#"{"queue":"b","wait_seconds":30}"#;
+        wire.request("POST", "/v1/queue/receive", &json_headers(&key), body)
+            .await;
+        waiting.push(wire);
+    }
+    tokio::time::sleep(SHORT).await;
+    let began = Instant::now();
+    let stopping = server.stop_meanwhile();
+    for mut wire in waiting {
+        let answer = wire.answer().await;
+        assert_eq!(
+            (answer.status, answer.header("connection")),
+            (200, Some("close"))
+        );
+        assert_eq!(answer.json()["messages"], serde_json::json!([]));
+    }
+    stopping.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1));
+    let queue = backend.queue("a").await.unwrap().unwrap();
+    let numbers = backend.numbers(queue.uid, None).await.unwrap();
+    assert_eq!(numbers.counts.ready, 1);
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_refused_within_5_seconds() {
+    let server = TestServer::start().await;
+    assert_eq!(server.get("/v1/queues").await.status, 200);
+    let id = server.backend.keys().await.unwrap()[0].id.clone();
+    server.backend.revoke_key(&id, None).await.unwrap();
+    let began = Instant::now();
+    while server.get("/v1/queues").await.status != 401 {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        tokio::time::sleep(SHORT).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_low_disk_refuses_messages_and_nothing_else() {
+    let server =
+        TestServer::start_with(memory::open(), |config| config.min_free_bytes = u64::MAX).await;
+    tokio::time::sleep(SHORT).await;
+    let refused = server
+        .post("/v1/queue/publish", r#"{"queue":"a","message":1}"#)
+        .await;
+    assert_eq!(refused.status, 507);
+    assert_eq!(refused.json()["code"], "disk_low");
+    assert_eq!(server.get("/v1/queues").await.status, 200);
+    server.stop().await;
 }
