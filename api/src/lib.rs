@@ -11,6 +11,7 @@ pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod disk;
 pub mod drain;
 pub mod http;
 pub mod service;
@@ -22,6 +23,7 @@ pub use drain::Drain;
 use auth::Authenticator;
 use auth::first_key::{self, FirstKeyError, KeyPlace};
 use config::Config;
+use disk::Disk;
 use http::server::{Bounds, Edge};
 use quita_storage::backend::Backend;
 use quita_storage::coalescer::Coalescer;
@@ -125,11 +127,17 @@ impl Server {
         loops.spawn(timer.run_poll(backend.clone(), wakeup));
         loops.spawn(auth.clone().run_refresh());
 
+        let disk = Disk::default();
+        if let Some(file) = config.store.sqlite_file() {
+            loops.spawn(disk.clone().watch(file, config.min_free_bytes));
+        }
+
         let config = Arc::new(config);
         let settings = ServiceSettings {
             auto_create_queues: config.auto_create_queues,
             default_policy: Policy::default(),
             max_waiting_receives: config.max_waiting_receives as usize,
+            disk: disk.clone(),
         };
         let drain = Drain::default();
         let router = http::router(AppState {

@@ -6,7 +6,7 @@ use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::problem::{Code, Problem};
-use super::wire::queue::{OperatorCall, Policy, Purge, Purged, Queue, QueuePage};
+use super::wire::queue::{OperatorCall, Policy, PolicyInput, Purge, Purged, Queue, QueuePage};
 use super::{answer, paging, policy};
 use crate::service::queues::QueueView;
 use axum::response::Response;
@@ -207,7 +207,7 @@ pub(crate) fn describe_put() -> Route {
         .queue()
         .header("If-Match", IF_MATCH, "\"17\"")
         .header("If-None-Match", "`*`: only create", "*")
-        .body::<Policy>(json!({"visibility_timeout_seconds": 60, "max_attempts": 8}))
+        .body::<PolicyInput>(json!({"visibility_timeout_seconds": 60, "max_attempts": 8}))
         .answer::<Queue>(201, "Created", example())
         .answer::<Queue>(200, "Replaced", example())
         .problems(POLICY_PROBLEMS)
@@ -219,7 +219,7 @@ pub(crate) fn describe_patch() -> Route {
         .text("Fields that are not given stay; `backoff` is replaced as a whole.")
         .queue()
         .header("If-Match", IF_MATCH, "\"17\"")
-        .body::<Policy>(json!({"max_depth": 100_000}))
+        .body::<PolicyInput>(json!({"max_depth": 100_000}))
         .answer::<Queue>(200, "Changed", example())
         .problems(POLICY_PROBLEMS)
         .build()

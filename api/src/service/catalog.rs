@@ -146,12 +146,13 @@ impl Catalog {
             maps.queues.clear();
             maps.names.clear();
         }
-        if let Some(known) = maps.queues.get(&queue.uid)
-            && *known.queue == queue
-            && known.deleted == deleted
-        {
-            known.seen.store(self.now(), Ordering::Relaxed);
-            return known.queue.clone();
+        if let Some(known) = maps.queues.get(&queue.uid) {
+            let same = *known.queue == queue && known.deleted == deleted;
+            // Look-ups may overtake each other; a version only rises.
+            if same || known.queue.version > queue.version {
+                known.seen.store(self.now(), Ordering::Relaxed);
+                return known.queue.clone();
+            }
         }
         let queue = Arc::new(queue);
         maps.names.insert(queue.name.clone(), queue.uid);

@@ -19,6 +19,7 @@ pub mod settle;
 pub use error::{Error, Result};
 
 use crate::auth::{Principal, Right};
+use crate::disk::Disk;
 use catalog::Catalog;
 use quita_storage::backend::{Answer, Backend, Call, Operation};
 use quita_storage::coalescer::Coalescer;
@@ -43,6 +44,8 @@ pub struct ServiceSettings {
     pub default_policy: Policy,
     /// Receives that may wait at the same time.
     pub max_waiting_receives: usize,
+    /// Whether there is room for new messages.
+    pub disk: Disk,
 }
 
 impl Default for ServiceSettings {
@@ -52,6 +55,7 @@ impl Default for ServiceSettings {
             auto_create_queues: true,
             default_policy: Policy::default(),
             max_waiting_receives: 10_000,
+            disk: Disk::default(),
         }
     }
 }
@@ -165,4 +169,22 @@ impl<T> Done<T> {
 
 fn unexpected(answer: &Answer) -> Error {
     quita_storage::error::StoreError::internal(format_args!("unexpected answer {answer:?}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_operations_know_nothing_of_http() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/service");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for word in ["axum", "hyper", "serde_json", "crate::http", "StatusCode"] {
+                let used = text
+                    .lines()
+                    .any(|line| line.contains(word) && !line.contains("for word in"));
+                assert!(!used, "{} uses {word}", path.display());
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use quita_storage::backend::{
     Answer, Call, Duplicate, Expect, Operation, Publish, Published, RequestId,
 };
+use quita_storage::error::StoreError;
 use quita_storage::model::{Backoff, MessageId, Millis, Queue, State};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -82,6 +83,9 @@ impl Service {
     /// Looks the queue up, and creates it where that is allowed.
     async fn queue_to_publish(&self, caller: &Principal, name: &str) -> Result<Arc<Queue>> {
         if caller.may(Right::Publish, name) {
+            if self.settings.disk.is_low() {
+                return Err(StoreError::DiskLow("min_free_bytes".into()).into());
+            }
             if let Some(queue) = self.catalog.find(name).await? {
                 return Ok(queue);
             }

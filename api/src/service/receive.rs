@@ -7,8 +7,8 @@ use super::{Error, MAX_STALE, Result, Service};
 use crate::auth::{Principal, Right};
 use quita_storage::backend::{Delivery, Receive};
 use quita_storage::coalescer::{Grant, Handed, Held};
-use quita_storage::model::{Millis, Queue};
-use quita_storage::wakeup::Waiter;
+use quita_storage::model::{Millis, Queue, QueueUid};
+use quita_storage::wakeup::{Waiter, Wakeup};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -49,11 +49,28 @@ pub struct Got {
     pub held: Option<Held>,
 }
 
+/// A place among those that may wait.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A wake-up that was taken. Unless a look at the queue used it, it goes on to the next in line: whoever took it may have
+/// failed or hung up, and the message is still there.
+struct Turn<'a> {
+    wakeup: &'a Wakeup,
+    queue: QueueUid,
+    used: bool,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.wakeup.one(self.queue);
+        }
     }
 }
 
@@ -72,6 +89,7 @@ impl Service {
         let mut stop = pin!(stop);
         let began = Instant::now();
         let mut waiting = None;
+        let mut turn: Option<Turn<'_>> = None;
         let mut stale = 0;
         let mut existed = false;
         loop {
@@ -98,6 +116,9 @@ impl Service {
                 paused = queue.paused;
             } else {
                 let grant = self.look(&queue, &ask).await?;
+                if let (Some(turn), false) = (&mut turn, matches!(grant.handed, Handed::Stale)) {
+                    turn.used = true;
+                }
                 match grant.handed {
                     Handed::Messages(messages) if messages.is_empty() => paused = false,
                     Handed::Messages(messages) => {
@@ -128,6 +149,7 @@ impl Service {
                     if !called {
                         return Ok(self.nothing(paused));
                     }
+                    turn = Some(Turn { wakeup: self.coalescer.wakeup(), queue: queue.uid, used: false });
                 }
                 () = &mut stop => return Ok(self.nothing(paused)),
             }
@@ -212,4 +234,99 @@ impl Service {
 
 fn millis(ms: Millis) -> Duration {
     Duration::from_millis(ms.max(0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::ServiceSettings;
+    use crate::service::publish::{DEFAULT_PRIORITY, NewMessage};
+    use bytes::Bytes;
+    use futures_util::poll;
+    use quita_storage::coalescer::{Coalescer, Limits};
+    use std::future::pending;
+
+    fn service(max_waiting_receives: usize) -> Arc<Service> {
+        let coalescer = Coalescer::start(
+            quita_storage::memory::open(),
+            Arc::default(),
+            Arc::default(),
+            Limits::default(),
+        );
+        let settings = ServiceSettings {
+            max_waiting_receives,
+            ..ServiceSettings::default()
+        };
+        Service::new(coalescer, settings)
+    }
+
+    fn ask() -> Ask<'static> {
+        Ask {
+            queue: "q",
+            max: 1,
+            lease_ms: None,
+            wait_ms: Some(10_000),
+            worker: None,
+        }
+    }
+
+    async fn publish(service: &Service, caller: &Principal) {
+        let message = NewMessage {
+            client_request_id: None,
+            key: None,
+            delay_ms: None,
+            priority: DEFAULT_PRIORITY,
+            headers: None,
+            payload: Bytes::from_static(b"1"),
+            expires_in_ms: None,
+            max_attempts: None,
+            backoff: None,
+        };
+        service.publish(caller, "q", message).await.unwrap();
+    }
+
+    /// Polls until the future waits in line.
+    async fn until_waiting(service: &Service, count: usize, future: &mut (impl Future + Unpin)) {
+        while service.waiting_receives() < count {
+            assert!(poll!(&mut *future).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_is_not_used_goes_to_the_next_in_line() {
+        let (service, caller) = (service(10), Principal::admin("test"));
+        publish(&service, &caller).await;
+        let got = service.receive(&caller, ask(), pending()).await.unwrap();
+        got.held.unwrap().delivered();
+        let mut first = Box::pin(service.receive(&caller, ask(), pending()));
+        until_waiting(&service, 1, &mut first).await;
+        let mut second = Box::pin(service.receive(&caller, ask(), pending()));
+        until_waiting(&service, 2, &mut second).await;
+        publish(&service, &caller).await;
+        // The first one takes its turn, asks, and hangs up before it is answered.
+        assert!(poll!(&mut first).is_pending());
+        drop(first);
+        let got = tokio::time::timeout(Duration::from_millis(500), second).await;
+        assert_eq!(got.unwrap().unwrap().messages.len(), 1);
+        assert_eq!(service.waiting_receives(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_number_of_waiting_receives_is_bounded() {
+        let (service, caller) = (service(1), Principal::admin("test"));
+        publish(&service, &caller).await;
+        let got = service.receive(&caller, ask(), pending()).await.unwrap();
+        got.held.unwrap().delivered();
+        let mut first = Box::pin(service.receive(&caller, ask(), pending()));
+        until_waiting(&service, 1, &mut first).await;
+        let second = service.receive(&caller, ask(), pending()).await;
+        assert!(matches!(second, Err(Error::TooManyWaiting)));
+        drop(first);
+        let empty = service
+            .receive(&caller, ask(), std::future::ready(()))
+            .await;
+        assert!(empty.unwrap().messages.is_empty());
+        assert_eq!(service.waiting_receives(), 0);
+    }
 }

@@ -41,11 +41,7 @@ fn fault<B>(
         && (codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
     {
         let detail = "The only transfer coding of this server is chunked, applied once.";
-        return Some((
-            StatusCode::NOT_IMPLEMENTED,
-            "unsupported_transfer_encoding",
-            detail,
-        ));
+        return Some((StatusCode::BAD_REQUEST, MALFORMED, detail));
     }
     let mut expectations = request.headers().get_all(EXPECT).iter();
     if expectations.any(|e| !e.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
@@ -118,9 +114,9 @@ mod tests {
         };
         assert_eq!(with(&["chunked"]), None);
         assert_eq!(with(&["Chunked"]), None);
-        assert_eq!(with(&["gzip, chunked"]), Some(501));
-        assert_eq!(with(&["gzip", "chunked"]), Some(501));
-        assert_eq!(with(&["chunked", "chunked"]), Some(501));
+        assert_eq!(with(&["gzip, chunked"]), Some(400));
+        assert_eq!(with(&["gzip", "chunked"]), Some(400));
+        assert_eq!(with(&["chunked", "chunked"]), Some(400));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Messages as operators see them.
 
-use super::{Time, raw_json};
+use super::{Time, partial, raw_json};
 use crate::service::messages;
 use quita_storage::backend::{Detail, Listed, limit_name};
 use quita_storage::model::{Delivered, Place, Queue};
@@ -232,14 +232,21 @@ pub struct PastDecision {
     pub justification: Option<String>,
 }
 
+partial! {
+    /// What a listing says about a message, while it is there.
+    MessageSummaryPart of MessageSummary
+}
+
 /// Everything that is known about a message.
 #[derive(Serialize, ToSchema)]
 pub struct MessageDetail {
     /// What the listing says, while the message is there.
     #[serde(flatten)]
+    #[schema(value_type = MessageSummaryPart)]
     pub summary: Option<MessageSummary>,
     /// The message, where it is gone.
     #[serde(flatten)]
+    #[schema(value_type = GoneMessage)]
     pub gone: Option<GoneMessage>,
     /// How it ended: `acked`, `discarded`, `cancelled`, `purged`, `dead_letter_expired` or `gone`.
     #[serde(skip_serializing_if = "Option::is_none")]

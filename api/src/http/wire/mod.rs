@@ -77,6 +77,40 @@ impl PartialSchema for Seconds {
 
 impl ToSchema for Seconds {}
 
+/// The description of something of which every part may be missing: what a client changes of a policy, or what a batch
+/// answers about an entry that was refused.
+macro_rules! partial {
+    ($(#[$doc:meta])* $name:ident of $whole:ty) => {
+        $(#[$doc])*
+        pub struct $name;
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                crate::http::wire::nothing_required(<$whole>::schema())
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn schemas(
+                schemas: &mut Vec<(
+                    String,
+                    utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>,
+                )>,
+            ) {
+                <$whole>::schemas(schemas);
+            }
+        }
+    };
+}
+pub(crate) use partial;
+
+fn nothing_required(mut schema: RefOr<Schema>) -> RefOr<Schema> {
+    if let RefOr::T(Schema::Object(object)) = &mut schema {
+        object.required.clear();
+    }
+    schema
+}
+
 /// A part of an answer that is JSON text already.
 pub(crate) fn raw_json(text: &str) -> Option<Box<serde_json::value::RawValue>> {
     serde_json::value::RawValue::from_string(text.to_owned()).ok()

@@ -1,6 +1,6 @@
 //! Publish and publish-batch.
 
-use super::{Time, raw_json};
+use super::{Time, partial, raw_json};
 use crate::http::problem::Problem;
 use crate::service::publish::Stored;
 use quita_storage::model::{End, State};
@@ -80,6 +80,11 @@ impl Published {
     }
 }
 
+partial! {
+    /// What is stored after a publish, where something is.
+    PublishedPart of Published
+}
+
 /// The result of one entry of a batch.
 #[derive(Serialize, ToSchema)]
 pub struct BatchResult {
@@ -90,6 +95,7 @@ pub struct BatchResult {
     pub status: u16,
     /// What is stored, unless the entry was refused.
     #[serde(flatten)]
+    #[schema(value_type = PublishedPart)]
     pub stored: Option<Published>,
     /// Why the entry was refused.
     #[serde(skip_serializing_if = "Option::is_none")]

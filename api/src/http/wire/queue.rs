@@ -1,6 +1,6 @@
 //! Queues and their policies.
 
-use super::{Seconds, Time};
+use super::{Seconds, Time, partial};
 use crate::service::dead_letters;
 use crate::service::queues::QueueView;
 use quita_storage::model::{self, Jitter, LateAck};
@@ -76,11 +76,17 @@ impl From<&model::Policy> for Policy {
     }
 }
 
+partial! {
+    /// What of a policy a client sets.
+    PolicyInput of Policy
+}
+
 /// How the wait between attempts grows. Never above 7 days.
 #[derive(Serialize, ToSchema)]
 pub struct Backoff {
     /// `exponential` (min(max, base · factor^(n−1)) after failure n), `fixed` or `schedule`.
     #[serde(rename = "type")]
+    #[schema(required = false, default = "exponential")]
     pub kind: &'static str,
     /// With `exponential` and `fixed`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +101,7 @@ pub struct Backoff {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_seconds: Option<Vec<Seconds>>,
     /// `none`, `equal` (half of it or more) or `full` (anything from 0).
+    #[schema(required = false)]
     pub jitter: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! Ack, nack, release, extend, and many of them at once.
 
-use super::Time;
+use super::{Time, partial};
 use crate::http::problem::Problem;
 use crate::service::settle::SettledMessage;
 use quita_storage::rules::settle::Settled as Outcome;
@@ -113,6 +113,11 @@ impl From<SettledMessage> for Settled {
     }
 }
 
+partial! {
+    /// What became of a settle, where something did.
+    SettledPart of Settled
+}
+
 /// The result of one settlement of many.
 #[derive(Serialize, ToSchema)]
 pub struct SettlementResult {
@@ -123,6 +128,7 @@ pub struct SettlementResult {
     pub status: u16,
     /// What became of it, unless it was refused.
     #[serde(flatten)]
+    #[schema(value_type = SettledPart)]
     pub settled: Option<Settled>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
