@@ -123,13 +123,13 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
                 .await
                 .map_err(|error| format!("{}: {error}", row.name))?;
             eprintln!(
-                "{repetition}/{} {:<22}{:>9.0} requests/s",
-                arguments.repeat, row.name, figures.requests_per_second
+                "{repetition}/{} {:<22}{figures}",
+                arguments.repeat, row.name
             );
             runs.push(figures);
         }
     }
     let lines = report::lines(&results);
-    report::print(&lines);
+    report::print(&lines)?;
     Ok(report::verdict(&lines))
 }

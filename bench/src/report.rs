@@ -1,8 +1,10 @@
 //! Medians, the table, one JSON line per row, and the verdict.
 
+use crate::Outcome;
 use crate::load::Measured;
 use crate::rows::{Bound, CLIENT_FLOOR, PROOF_CONNECTIONS, Row, Subject, Work};
-use serde_json::{Value, json};
+use serde::Serialize;
+use std::fmt;
 
 /// Figures of one row in one repetition, or their medians. What a row does not have is 0.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +17,20 @@ pub(crate) struct Figures {
     pub(crate) client_cpu_us: f64,
     pub(crate) rss_mib: f64,
     pub(crate) pss_mib: f64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rss_mib > 0.0 {
+            write!(
+                f,
+                "RSS {:.1} MiB, PSS {:.1} MiB",
+                self.rss_mib, self.pss_mib
+            )
+        } else {
+            write!(f, "{:.0} requests/s", self.requests_per_second)
+        }
+    }
 }
 
 impl From<Measured> for Figures {
@@ -101,32 +117,65 @@ impl Line {
     }
 
     /// The row as one JSON object.
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Outcome<String> {
         let two = |value: f64| (value * 100.0).round() / 100.0;
-        if self.row.work == Work::Idle {
-            let (rss, pss) = (two(self.figures.rss_mib), two(self.figures.pss_mib));
-            return json!({ "row": self.row.name, "rss_mib": rss, "pss_mib": pss, "pass": self.kept() });
-        }
-        let mut line = json!({
-            "row": self.row.name,
-            "requests_per_second": self.figures.requests_per_second.round(),
-            "p50_ms": two(self.figures.p50_ms),
-            "p99_ms": two(self.figures.p99_ms),
-            "server_cpu_us_per_request": two(self.figures.server_cpu_us),
-            "client_cpu_us_per_request": two(self.figures.client_cpu_us),
-            "ratio": self.ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
-            "runs": self.runs,
-            "pass": self.kept(),
+        let load = (self.row.work != Work::Idle).then(|| LoadJson {
+            requests_per_second: self.figures.requests_per_second.round(),
+            p50_ms: two(self.figures.p50_ms),
+            p99_ms: two(self.figures.p99_ms),
+            server_cpu_us_per_request: two(self.figures.server_cpu_us),
+            postgres_cpu_us_per_request: (self.row.subject == Subject::Postgres)
+                .then(|| two(self.figures.postgres_cpu_us)),
+            client_cpu_us_per_request: two(self.figures.client_cpu_us),
+            ratio: self.ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
+            runs: &self.runs,
         });
-        if self.row.subject == Subject::Postgres {
-            line["postgres_cpu_us_per_request"] = two(self.figures.postgres_cpu_us).into();
-        }
-        line
+        let memory = (self.row.work == Work::Idle).then(|| MemoryJson {
+            rss_mib: two(self.figures.rss_mib),
+            pss_mib: two(self.figures.pss_mib),
+        });
+        let line = LineJson {
+            row: self.row.name,
+            load,
+            memory,
+            pass: self.kept(),
+        };
+        Ok(serde_json::to_string(&line)?)
     }
 }
 
+#[derive(Serialize)]
+struct LineJson<'a> {
+    row: &'static str,
+    #[serde(flatten)]
+    load: Option<LoadJson<'a>>,
+    #[serde(flatten)]
+    memory: Option<MemoryJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pass: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct LoadJson<'a> {
+    requests_per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    server_cpu_us_per_request: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres_cpu_us_per_request: Option<f64>,
+    client_cpu_us_per_request: f64,
+    ratio: Option<f64>,
+    runs: &'a [f64],
+}
+
+#[derive(Serialize)]
+struct MemoryJson {
+    rss_mib: f64,
+    pss_mib: f64,
+}
+
 /// Prints the table and the JSON lines.
-pub(crate) fn print(lines: &[Line]) {
+pub(crate) fn print(lines: &[Line]) -> Outcome<()> {
     println!(
         "\n{:<22}{:>11}{:>9}{:>9}{:>12}{:>12}{:>12}{:>8}  bound",
         "row", "requests/s", "p50 ms", "p99 ms", "server µs", "postgres µs", "client µs", "ratio"
@@ -134,10 +183,7 @@ pub(crate) fn print(lines: &[Line]) {
     for line in lines {
         let figures = &line.figures;
         if line.row.work == Work::Idle {
-            let memory = format!(
-                "RSS {:.1} MiB, PSS {:.1} MiB",
-                figures.rss_mib, figures.pss_mib
-            );
+            let memory = figures.to_string();
             println!("{:<22}{memory:>73}  {}", line.row.name, line.mark());
             continue;
         }
@@ -165,8 +211,9 @@ pub(crate) fn print(lines: &[Line]) {
         "(lifecycle: at 64; its latencies are from publish to ack, its requests are all three).\n"
     );
     for line in lines {
-        println!("{}", line.json());
+        println!("{}", line.json()?);
     }
+    Ok(())
 }
 
 /// Void before fail: a client that is too slow makes every ratio look good.

@@ -27,6 +27,10 @@ const EXPIRED: Result<Settled, Refused> = Err(Refused::LeaseExpired);
 const SPENT: Result<Settled, Refused> = Err(Refused::ReceiptSpent);
 const GONE: Result<Settled, Refused> = Err(Refused::MessageGone);
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it stands where the answer of a settle is expected"
+)]
 fn already(end: Option<End>) -> Result<Settled, Refused> {
     Ok(Settled::Already { end })
 }
@@ -72,9 +76,9 @@ enum Since {
 async fn handed_out_since(f: &Fixture, queue: TestQueue<'_>, since: Since) -> Hand {
     let (hand, other) = leased_by_another(f, queue).await;
     match since {
-        Since::Ready => drop(f.release(&other).await.unwrap()),
-        Since::Delayed => drop(f.nack(&other).await.unwrap()),
-        Since::Dead => drop(f.nack_permanently(&other).await.unwrap()),
+        Since::Ready => f.release(&other).await.map(drop).unwrap(),
+        Since::Delayed => f.nack(&other).await.map(drop).unwrap(),
+        Since::Dead => f.nack_permanently(&other).await.map(drop).unwrap(),
         Since::DeadByExpiry => {
             queue.set(|p| p.max_lease_expirations = 1).await;
             f.release(&other).await.unwrap();

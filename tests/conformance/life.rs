@@ -418,7 +418,7 @@ async fn a_discarded_message_cannot_be_redriven(f: &Fixture) {
 }
 
 /// §3 dead → as if discarded by `policy` when dead-letter retention is set and over: record, audit row; counts
-/// dead_letter_expired.
+/// `dead_letter_expired`.
 async fn dead_letter_retention_ends_with_a_record(f: &Fixture) {
     let queue = f
         .queue("orders", |p| p.dead_letter_retention_ms = Some(HOUR))
@@ -461,8 +461,12 @@ async fn totals_only_grow_and_always_balance(f: &Fixture) {
             .unwrap();
         f.pass_and_sweep(LEASE).await;
         match round % 4 {
-            1 => drop(queue.redrive_oldest(1).await),
-            2 => drop(queue.purge(round > 6).await),
+            1 => {
+                queue.redrive_oldest(1).await;
+            }
+            2 => {
+                queue.purge(round > 6).await;
+            }
             3 => {
                 if let Some(id) = queue.ids(State::Dead).await.first() {
                     f.do_act(*id, Act::Discard).await;

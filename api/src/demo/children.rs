@@ -24,23 +24,30 @@ pub(super) struct Server {
     database_url: Option<String>,
     address: SocketAddr,
     child: Child,
-    made_key: Option<String>,
+    key: String,
 }
 
 impl Server {
     /// Starts it on a free port with its data in `data`, and waits until it is ready.
     pub(super) async fn start(data: &Path, database_url: Option<&str>) -> Outcome<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let database_url = database_url.map(str::to_owned);
-        let child = launch(data, database_url.as_deref(), address)?;
+        // A database may have keys already, and then the server makes none.
+        let made_key = match database_url {
+            Some(url) => manage_keys(data, url, &["create", "--description", "quita demo"]).await?,
+            None => String::new(),
+        };
         let mut server = Self {
             data: data.to_owned(),
-            database_url,
+            database_url: database_url.map(str::to_owned),
             address,
-            child,
-            made_key: None,
+            child: launch(data, database_url, address)?,
+            key: made_key,
         };
         server.ready().await?;
+        if database_url.is_none() {
+            let written = std::fs::read_to_string(key_file(data))?;
+            server.key.push_str(written.trim());
+        }
         Ok(server)
     }
 
@@ -49,31 +56,9 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// An API key: the one that the server wrote down at its first start, or, on a database that had keys before, one that
-    /// is made now and revoked at the end.
-    pub(super) async fn key(&mut self) -> Outcome<String> {
-        if let Ok(key) = std::fs::read_to_string(key_file(&self.data)) {
-            return Ok(key.trim().to_owned());
-        }
-        let key = self
-            .manage_keys(&["create", "--description", "quita demo"])
-            .await?;
-        self.made_key = key.split('_').nth(1).map(str::to_owned);
-        Ok(key)
-    }
-
-    async fn manage_keys(&self, words: &[&str]) -> Outcome<String> {
-        let mut command = program(self.database_url.as_deref())?;
-        command
-            .arg("key")
-            .args(words)
-            .arg("--data-dir")
-            .arg(&self.data);
-        let output = command.output().await?;
-        if !output.status.success() {
-            return Err(format!("quita key: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    /// An API key with every right.
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     /// kill −9.
@@ -87,11 +72,13 @@ impl Server {
         self.ready().await
     }
 
-    /// Stops it as an operator would.
+    /// Stops it as an operator would, and revokes a key that was made for it.
     pub(super) async fn stop(mut self) -> Outcome<()> {
         terminate(&mut self.child).await?;
-        if let Some(id) = &self.made_key {
-            self.manage_keys(&["revoke", id]).await?;
+        if let Some(url) = &self.database_url {
+            // A key's second word is its id, which may be shown.
+            let id = self.key.split('_').nth(1).unwrap_or_default();
+            manage_keys(&self.data, url, &["revoke", id]).await?;
         }
         Ok(())
     }
@@ -134,6 +121,16 @@ fn launch(data: &Path, database_url: Option<&str>, address: SocketAddr) -> Outco
         .stderr(log)
         .kill_on_drop(true);
     Ok(command.spawn()?)
+}
+
+async fn manage_keys(data: &Path, database_url: &str, words: &[&str]) -> Outcome<String> {
+    let mut command = program(Some(database_url))?;
+    command.arg("key").args(words).arg("--data-dir").arg(data);
+    let output = command.output().await?;
+    if !output.status.success() {
+        return Err(format!("quita key: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// This program, on the database of the demo and without the settings of a real server that may be set around it.

@@ -43,8 +43,8 @@ pub(super) async fn play(args: &DemoArgs) -> Outcome<Account> {
     let latency = Duration::from_millis(args.gateway_latency_ms);
     let (gateway, gateway_address) =
         Gateway::start(seed, latency, cancelled_cards(seed, args.messages)).await?;
-    let mut server = Server::start(directory.path(), args.database_url.as_deref()).await?;
-    let key = server.key().await?;
+    let server = Server::start(directory.path(), args.database_url.as_deref()).await?;
+    let key = server.key().to_owned();
     let client = Client::new(&server.url(), Some(&key))?;
     // Keys are remembered beyond the life of a queue: on a database that stays, each run needs a name of its own.
     let queue = format!("demo-charges-{:08x}", rand::random::<u32>());

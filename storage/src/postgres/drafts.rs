@@ -212,11 +212,11 @@ impl Postgres {
             match loaded.draft.message.as_ref().map(|m| &m.place) {
                 Some(Place::Leased(_)) if loaded.fence() < 2 => {}
                 Some(Place::Leased(_) | Place::Dead(_) | Place::Discarded(_)) => {
-                    completed.push(*seq)
+                    completed.push(*seq);
                 }
                 Some(Place::Delayed { .. } | Place::Ready { .. }) => {}
                 None if loaded.row.is_some() => {
-                    drop(loaded.spot.as_ref().map(|s| purged.insert(s.queue_id)))
+                    purged.extend(loaded.spot.as_ref().map(|s| s.queue_id));
                 }
                 None => gone.push(*seq),
             }

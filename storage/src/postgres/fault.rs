@@ -70,11 +70,10 @@ impl From<sqlx::Error> for Fault {
         };
         let code = database.code().unwrap_or_default();
         match &*code {
-            // Serialization failure, dead-lock, lock timeout.
-            "40001" | "40P01" | "55P03" => Self::Again(text),
             "23505" if database.constraint() == Some("message_pkey") => Self::IdTaken,
-            // A unique key that somebody else wrote first: the next snapshot sees it.
-            "23505" => Self::Again(text),
+            // Serialization failure, dead-lock, lock timeout; a unique key that somebody else wrote first, which the next
+            // snapshot sees.
+            "40001" | "40P01" | "55P03" | "23505" => Self::Again(text),
             "53100" => Self::Store(StoreError::DiskLow(text.into())),
             // Statement timeout; a server that became a standby.
             "57014" | "25006" => Self::Store(StoreError::unavailable(text)),

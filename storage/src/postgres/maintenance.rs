@@ -413,10 +413,8 @@ async fn sweep_request_ids(
             .execute(&mut *connection)
             .await?;
     }
-    if rows.len() as i64 >= WALK {
-        if let Some(last) = rows.last() {
-            sweep.request_ids = Some((last.try_get(0)?, last.try_get(1)?));
-        }
+    if let Some(last) = rows.last().filter(|_| rows.len() as i64 >= WALK) {
+        sweep.request_ids = Some((last.try_get(0)?, last.try_get(1)?));
     }
     Ok(())
 }

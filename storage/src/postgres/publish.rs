@@ -227,6 +227,10 @@ fn backoff(item: &Item<'_>) -> Option<String> {
         .and_then(|b| serde_json::to_string(b).ok())
 }
 
+fn column<'a, 'b, T>(items: &'b [Item<'a>], pick: impl Fn(&'b Item<'a>) -> T) -> Vec<T> {
+    items.iter().map(pick).collect()
+}
+
 /// Binds the columns of `items`; `place` says which queue an item is in.
 fn bind_items<'q>(
     query: Query<'q, sqlx::Postgres, PgArguments>,
@@ -244,9 +248,6 @@ fn bind_items<'q>(
             .copied()
             .unwrap_or(-1)
     };
-    fn column<'a, 'b, T>(items: &'b [Item<'a>], pick: impl Fn(&'b Item<'a>) -> T) -> Vec<T> {
-        items.iter().map(pick).collect()
-    }
     query
         .bind(column(items, place))
         .bind(column(items, |i| i.id.0))
@@ -362,7 +363,7 @@ impl Postgres {
                             Some(created_at) => answers[item.at] = Some(item.created(*created_at)),
                             // Whatever it was, it stored nothing; or it has no request id to be found by.
                             None if item.digest().is_some() || item.unique_key().is_some() => {
-                                left.push(item)
+                                left.push(item);
                             }
                             None => {
                                 return Err(StoreError::CommitUnknown(
@@ -829,7 +830,7 @@ async fn taken(connection: &mut PgConnection, items: &[Item<'_>]) -> Result<Take
 #[derive(Default)]
 struct Names {
     uids: Vec<i32>,
-    names: Vec<Vec<u8>>,
+    texts: Vec<Vec<u8>>,
     seqs: Vec<i64>,
     fingerprints: Vec<i64>,
 }
@@ -837,7 +838,7 @@ struct Names {
 impl Names {
     fn push(&mut self, uid: i32, name: &[u8], seq: i64, fingerprint: i64) {
         self.uids.push(uid);
-        self.names.push(name.to_vec());
+        self.texts.push(name.to_vec());
         self.seqs.push(seq);
         self.fingerprints.push(fingerprint);
     }
@@ -901,7 +902,7 @@ impl<'a> Claims<'a> {
             if !freed.seqs.is_empty() {
                 let query = sqlx::query(free)
                     .bind(&freed.uids)
-                    .bind(&freed.names)
+                    .bind(&freed.texts)
                     .bind(&freed.seqs);
                 all(
                     query.execute(&mut *connection).await?.rows_affected(),
@@ -912,7 +913,7 @@ impl<'a> Claims<'a> {
             if !claimed.seqs.is_empty() {
                 let mut query = sqlx::query(claim)
                     .bind(&claimed.uids)
-                    .bind(&claimed.names)
+                    .bind(&claimed.texts)
                     .bind(&claimed.seqs)
                     .bind(&claimed.fingerprints);
                 if claim == CLAIM_ID {

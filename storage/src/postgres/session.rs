@@ -56,14 +56,15 @@ pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
 /// database from before it looks for its own table until after the last migration.
 pub(super) async fn migrate(options: &PgConnectOptions) -> Result<()> {
     // Without our lock_timeout: the replica that comes second waits for as long as the first one needs.
-    let mut connection = PgConnection::connect_with(options)
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options.clone())
         .await
         .map_err(StoreError::unavailable)?;
-    sqlx::migrate!("../migrations/postgres")
-        .run(&mut connection)
-        .await
-        .map_err(StoreError::internal)?;
-    connection.close().await.map_err(StoreError::unavailable)
+    let migrated = sqlx::migrate!("../migrations/postgres").run(&pool).await;
+    pool.close().await;
+    migrated.map_err(StoreError::internal)
 }
 
 /// Refuses a store that would answer before the commit is on disk.
@@ -113,13 +114,6 @@ async fn read_facts(connection: &mut PgConnection, secret: &[u8; 32]) -> Result<
     .bind(&secret[..])
     .execute(&mut *connection)
     .await?;
-    let fact = async |connection: &mut PgConnection, name: &str| -> Result<Vec<u8>, Fault> {
-        let row = sqlx::query("-- meta\nSELECT value FROM meta WHERE name = $1")
-            .bind(name)
-            .fetch_one(connection)
-            .await?;
-        Ok(row.try_get(0)?)
-    };
     let broken = |what: &str| {
         Fault::Store(StoreError::internal(format!(
             "meta.{what} has the wrong length"
@@ -137,4 +131,12 @@ async fn read_facts(connection: &mut PgConnection, secret: &[u8; 32]) -> Result<
         epoch: i32::from_be_bytes(epoch),
         receipt_secret,
     })
+}
+
+async fn fact(connection: &mut PgConnection, name: &str) -> Result<Vec<u8>, Fault> {
+    let row = sqlx::query("-- meta\nSELECT value FROM meta WHERE name = $1")
+        .bind(name)
+        .fetch_one(connection)
+        .await?;
+    Ok(row.try_get(0)?)
 }

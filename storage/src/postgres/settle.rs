@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 // q: the queues as the callers know them; young: since when a message must be published for its request id to need no
 // refresh. x: the leases that are plain, locked in order. d: success is what the DELETE returns; a lease that somebody
 // changed while this waited for its lock is not visible to it, and goes the careful way. The rest follows from d; the IN tests
-// with IS TRUE are hashed look-ups that cannot be planned as joins. Then the time, and the items that were not plain.
+// with IS TRUE are hashed look-ups that cannot be planned as joins. u: keys of a queue whose keys were unique once. Then the time, and the items that were not plain.
 pub(super) const ACK: &str = "-- ack
 WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
 gate AS MATERIALIZED (
@@ -28,14 +28,15 @@ gate AS MATERIALIZED (
     WHERE batcher = $3::bigint AND epoch = $4::int AND current_setting('synchronous_commit') IN ('on', 'remote_apply')
     RETURNING 1),
 q AS MATERIALIZED (
-    SELECT w.i, w.uid, k.live_id, clk.t - w.dedupe_window AS young
-    FROM clk CROSS JOIN gate CROSS JOIN unnest($5::int[], $6::int[], $7::bigint[], $8::bigint[]) AS w(i, uid, version, dedupe_window)
+    SELECT w.i, w.uid, k.live_id, clk.t - w.dedupe_window AS young, clk.t + w.key_retention AS keep_until
+    FROM clk CROSS JOIN gate CROSS JOIN unnest($5::int[], $6::int[], $7::bigint[], $8::bigint[], $12::bigint[])
+        AS w(i, uid, version, dedupe_window, key_retention)
     CROSS JOIN LATERAL (SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version LIMIT 1) k),
 a AS MATERIALIZED (
-    SELECT p.seq, q.uid, q.live_id, q.young FROM unnest($10::bigint[], $11::int[]) AS p(seq, i) JOIN q ON q.i = p.i
+    SELECT p.seq, q.uid, q.live_id, q.young, q.keep_until FROM unnest($10::bigint[], $11::int[]) AS p(seq, i) JOIN q ON q.i = p.i
     ORDER BY p.seq),
 x AS MATERIALIZED (
-    SELECT a.seq, a.uid, a.live_id, l.tid, m.mid, m.key, m.expires_at FROM clk CROSS JOIN a
+    SELECT a.seq, a.uid, a.live_id, a.keep_until, l.tid, m.mid, m.key, m.expires_at FROM clk CROSS JOIN a
     CROSS JOIN LATERAL (SELECT ctid AS tid FROM lease l WHERE l.seq = a.seq AND l.queue_id = a.live_id AND l.fence = 1
         AND NOT l.special AND l.expires_at > clk.t LIMIT 1 FOR UPDATE) l
     CROSS JOIN LATERAL (SELECT ctid AS mid, key, expires_at FROM message m WHERE m.seq = a.seq AND m.created_at > a.young
@@ -45,6 +46,9 @@ y AS MATERIALIZED (SELECT * FROM x WHERE (seq IN (SELECT seq FROM d)) IS TRUE),
 m AS (DELETE FROM message WHERE ctid = ANY(ARRAY(SELECT mid FROM y))),
 k AS (DELETE FROM keyed WHERE ctid = ANY(ARRAY(
     SELECT k.tid FROM y CROSS JOIN LATERAL (SELECT ctid AS tid FROM keyed k WHERE y.key IS NOT NULL AND k.uid = y.uid
+        AND k.key = y.key AND k.seq = y.seq LIMIT 1) k))),
+u AS (UPDATE unique_key SET keep_until = (SELECT min(keep_until) FROM y WHERE y.uid = unique_key.uid) WHERE ctid = ANY(ARRAY(
+    SELECT k.tid FROM y CROSS JOIN LATERAL (SELECT ctid AS tid FROM unique_key k WHERE y.key IS NOT NULL AND k.uid = y.uid
         AND k.key = y.key AND k.seq = y.seq LIMIT 1) k))),
 e AS (DELETE FROM expiring WHERE seq = ANY(ARRAY(SELECT seq FROM y WHERE expires_at IS NOT NULL))),
 c AS (
@@ -228,6 +232,12 @@ async fn try_acks(
         .bind(mark.stripe)
         .bind(items.iter().map(|(_, s)| s.id.0).collect::<Vec<_>>())
         .bind(items.iter().map(|(_, s)| place(s)).collect::<Vec<_>>())
+        .bind(
+            places
+                .values()
+                .map(|s| s.queue.policy.key_retention_ms)
+                .collect::<Vec<_>>(),
+        )
         .fetch_all(connection)
         .await?;
     let (mut at, mut missed) = (None, HashSet::new());

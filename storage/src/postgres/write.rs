@@ -163,10 +163,8 @@ impl Writes {
                 None => {}
             }
         }
-        if let Some(after) = after {
-            if after.expires_at != before.expires_at {
-                self.new_expiry.push((seq, after.expires_at));
-            }
+        if let Some(after) = after.filter(|after| after.expires_at != before.expires_at) {
+            self.new_expiry.push((seq, after.expires_at));
         }
         let key = row.envelope.key.as_deref().map(|k| k.as_bytes().to_vec());
         if let Some(key) = &key {
@@ -197,11 +195,10 @@ impl Writes {
                     self.keep_id.push((seq, uid, digest.clone(), left_at));
                 }
             }
-            if policy.unique_key {
-                if let Some(key) = &key {
-                    let until = rules::key_kept_until(left_at, policy);
-                    self.keep_key.push((seq, uid, key.clone(), until));
-                }
+            // Also when keys need not be unique any more: they may have been when this one was taken.
+            if let Some(key) = &key {
+                let until = rules::key_kept_until(left_at, policy);
+                self.keep_key.push((seq, uid, key.clone(), until));
             }
         }
         if after.is_none() {

@@ -1,0 +1,623 @@
+//! What only several replicas on one PostgreSQL can get wrong: starting together, racing for the same messages, purging under
+//! publishes, and losing connections in the middle of a commit.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use bytes::Bytes;
+use quita_storage::backend::{
+    Answer, Backend, Batch, Call, Expect, Operation, Publish, Published, Receive, Received,
+    RequestId, Settle, SettleOutcome,
+};
+use quita_storage::error::StoreError;
+use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
+use quita_storage::rules::settle::{Action, Claim, Settled};
+use quita_tests::postgres::{Database, database};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+type Store = Arc<dyn Backend>;
+
+async fn replicas(database: &Database, count: usize) -> Vec<Store> {
+    let opening = (0..count).map(|_| {
+        let url = database.url.clone();
+        tokio::spawn(async move { quita_storage::postgres::open(&url).await.unwrap() })
+    });
+    let opening: Vec<_> = opening.collect();
+    let mut stores = Vec::new();
+    for store in opening {
+        stores.push(store.await.unwrap());
+    }
+    stores
+}
+
+async fn queue(store: &Store, name: &str, policy: Policy) -> Arc<Queue> {
+    let put = Operation::PutQueue {
+        name: name.into(),
+        policy: Box::new(policy),
+        expect: Expect::Anything,
+    };
+    let operated = store.operate(&Call::default(), put, None).await.unwrap();
+    assert!(
+        matches!(operated.answer, Answer::Queue { .. }),
+        "{operated:?}"
+    );
+    Arc::new(store.queue(name).await.unwrap().unwrap())
+}
+
+async fn view(store: &Store, uid: QueueUid) -> Arc<Queue> {
+    Arc::new(store.queue_by_uid(uid).await.unwrap().unwrap().0)
+}
+
+fn message(queue: &Arc<Queue>, id: Option<u64>, body: u64) -> Publish {
+    let request_id = id.map(|id| {
+        let mut digest = [0; 16];
+        digest[..8].copy_from_slice(&id.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+        RequestId {
+            digest,
+            text: Bytes::from(id.to_string()),
+        }
+    });
+    Publish {
+        queue: Arc::clone(queue),
+        request_id,
+        fingerprint: body as i64,
+        key: None,
+        delay_ms: 0,
+        priority: 4,
+        headers: None,
+        payload: Bytes::from(body.to_string()),
+        expires_in_ms: None,
+        max_attempts: None,
+        backoff: None,
+    }
+}
+
+fn receive(queue: &Arc<Queue>, max: u32, lease_ms: i64) -> Batch {
+    let receives = vec![Receive {
+        queue: Arc::clone(queue),
+        max,
+        lease_ms,
+        worker: None,
+    }];
+    Batch {
+        receives,
+        ..Batch::default()
+    }
+}
+
+fn settle(
+    queue: &Arc<Queue>,
+    id: MessageId,
+    fence: i32,
+    handed_out_at: i64,
+    action: Action,
+) -> Settle {
+    Settle {
+        queue: Arc::clone(queue),
+        id,
+        claim: Claim {
+            fence,
+            handed_out_at,
+            action,
+            chance: 0.0,
+        },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_replicas_start_together_on_an_empty_database() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 8).await;
+    let secrets: HashSet<[u8; 32]> = stores.iter().map(|s| s.facts().receipt_secret).collect();
+    assert_eq!(secrets.len(), 1);
+    let puts = stores
+        .iter()
+        .map(|store| queue(store, "orders", Policy::default()));
+    let mut uids = HashSet::new();
+    for queue in futures_util::future::join_all(puts).await {
+        uids.insert(queue.uid);
+    }
+    assert_eq!(uids.len(), 1, "one name, one queue");
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+/// What the racing tasks share.
+#[derive(Default)]
+struct Race {
+    done: AtomicBool,
+    next: AtomicU64,
+    /// Messages that answers named, by request id.
+    named: Mutex<HashMap<u64, HashSet<MessageId>>>,
+    acked: Mutex<HashMap<MessageId, u32>>,
+    /// Hand-outs by message and fence: never twice.
+    handed_out: Mutex<HashSet<(MessageId, i32)>>,
+    /// Messages stored without a request id.
+    anonymous: AtomicU64,
+    unknown: AtomicU64,
+}
+
+async fn produce(store: Store, uid: QueueUid, race: Arc<Race>) {
+    while !race.done.load(Ordering::Relaxed) {
+        let queue = view(&store, uid).await;
+        // Every id is published by two producers, and the first one twice in one batch.
+        let first = race.next.fetch_add(3, Ordering::Relaxed);
+        let ids: Vec<u64> = (first..first + 6).chain([first]).collect();
+        let publishes = ids
+            .iter()
+            .map(|id| message(&queue, Some(*id), *id))
+            .collect();
+        let outcome = match store
+            .apply(
+                &Batch {
+                    publishes,
+                    ..Batch::default()
+                },
+                None,
+            )
+            .await
+        {
+            Ok(outcome) => outcome,
+            Err(StoreError::CommitUnknown(_) | StoreError::Unavailable(_)) => {
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        for (id, published) in ids.iter().zip(outcome.publishes) {
+            let found = match published {
+                Published::Created { id, .. } => id,
+                Published::Duplicate(duplicate) => duplicate.id,
+                Published::Stale => continue,
+                other => panic!("{other:?}"),
+            };
+            race.named
+                .lock()
+                .unwrap()
+                .entry(*id)
+                .or_default()
+                .insert(found);
+        }
+    }
+}
+
+/// Messages without a request id, which no repeat could find again.
+async fn produce_anonymously(store: Store, uid: QueueUid, race: Arc<Race>) {
+    while !race.done.load(Ordering::Relaxed) {
+        let queue = view(&store, uid).await;
+        let publishes = (0..3).map(|n| message(&queue, None, n)).collect();
+        match store
+            .apply(
+                &Batch {
+                    publishes,
+                    ..Batch::default()
+                },
+                None,
+            )
+            .await
+        {
+            Ok(outcome) => {
+                let stored = outcome
+                    .publishes
+                    .iter()
+                    .filter(|p| matches!(p, Published::Created { .. }))
+                    .count();
+                race.anonymous.fetch_add(stored as u64, Ordering::Relaxed);
+            }
+            Err(StoreError::CommitUnknown(_)) => drop(race.unknown.fetch_add(3, Ordering::Relaxed)),
+            Err(StoreError::Unavailable(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+async fn work(store: Store, uid: QueueUid, race: Arc<Race>, mut turn: u64) {
+    while !race.done.load(Ordering::Relaxed) {
+        let queue = view(&store, uid).await;
+        let Ok(outcome) = store.apply(&receive(&queue, 10, 300), None).await else {
+            continue;
+        };
+        let Some(Received::Messages(messages)) = outcome.receives.into_iter().next() else {
+            continue;
+        };
+        if messages.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut settles = Vec::new();
+        for delivery in messages {
+            let (id, fence) = (delivery.message.envelope.id, delivery.message.life.fence);
+            assert!(
+                race.handed_out.lock().unwrap().insert((id, fence)),
+                "{id} was handed out twice as {fence}"
+            );
+            turn += 1;
+            let action = match turn % 9 {
+                0 => continue,
+                1 => Action::Nack {
+                    failure: Failure::default(),
+                    delay_ms: Some(20),
+                    permanent: false,
+                },
+                2 => Action::Release { delay_ms: None },
+                3 => Action::Extend {
+                    visibility_timeout_ms: 500,
+                },
+                4 => Action::Nack {
+                    failure: Failure::default(),
+                    delay_ms: None,
+                    permanent: true,
+                },
+                5 => Action::Ack {
+                    outcome: Some("1".into()),
+                },
+                _ => Action::Ack { outcome: None },
+            };
+            settles.push(settle(&queue, id, fence, outcome.now, action));
+        }
+        // Now and then too late.
+        if turn % 7 == 0 {
+            tokio::time::sleep(Duration::from_millis(350)).await;
+        }
+        let batch = Batch {
+            settles,
+            ..Batch::default()
+        };
+        let Ok(outcome) = store.apply(&batch, None).await else {
+            continue;
+        };
+        for (settle, outcome) in batch.settles.iter().zip(outcome.settles) {
+            let is_ack = matches!(settle.claim.action, Action::Ack { .. });
+            if let SettleOutcome::Decided(Ok(Settled::Acked { .. } | Settled::AckedSuperseded)) =
+                outcome
+            {
+                *race.acked.lock().unwrap().entry(settle.id).or_default() += u32::from(is_ack);
+            }
+        }
+    }
+}
+
+async fn operate(store: Store, uid: QueueUid, race: Arc<Race>) {
+    let mut round = 0;
+    while !race.done.load(Ordering::Relaxed) {
+        round += 1;
+        let operation = match round % 3 {
+            0 => Operation::Purge {
+                queue: uid,
+                dead_letters: round % 2 == 0,
+            },
+            1 => Operation::RedriveOldest {
+                queue: uid,
+                limit: 50,
+            },
+            _ => Operation::Pause {
+                queue: uid,
+                paused: round % 6 == 2,
+            },
+        };
+        match store.operate(&Call::default(), operation, None).await {
+            Ok(_) | Err(StoreError::CommitUnknown(_) | StoreError::Unavailable(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        for _ in 0..3 {
+            let _ = store.move_due(None).await;
+            let _ = store.maintain(None).await;
+            let counts = store.numbers(uid, None).await;
+            if let Ok(numbers) = counts {
+                assert_eq!(numbers.counts.imbalance(), 0, "{:?}", numbers.counts);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Ends the race and checks what must hold afterwards.
+async fn check(store: &Store, uid: QueueUid, race: &Race) {
+    while store.maintain(None).await.unwrap() {}
+    let counts = store.numbers(uid, None).await.unwrap().counts;
+    assert_eq!(counts.imbalance(), 0, "{counts:?}");
+    let mut messages = HashSet::new();
+    for (id, named) in race.named.lock().unwrap().iter() {
+        assert_eq!(named.len(), 1, "request id {id} made {named:?}");
+        messages.extend(named.iter().copied());
+    }
+    let acked = race.acked.lock().unwrap();
+    let twice: Vec<_> = acked.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "acked more than once: {twice:?}");
+    let stored = messages.len() as i64 + race.anonymous.load(Ordering::Relaxed) as i64;
+    let unknown = race.unknown.load(Ordering::Relaxed) as i64;
+    assert!(
+        (stored..=stored + unknown).contains(&counts.accepted),
+        "{stored} and {unknown} unknown, but {counts:?}"
+    );
+    eprintln!(
+        "{} messages, {} acked, {counts:?}",
+        messages.len(),
+        acked.len()
+    );
+}
+
+/// Producers that repeat, workers that ack, nack, release, extend or forget, and an operator who purges, redrives and pauses,
+/// on three replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_that_race_keep_every_promise() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 3).await;
+    let policy = Policy {
+        max_attempts: 50,
+        max_lease_expirations: 50,
+        ..Policy::default()
+    };
+    let uid = queue(&stores[0], "orders", policy).await.uid;
+    let race = Arc::new(Race::default());
+    let mut tasks = Vec::new();
+    for (number, store) in stores.iter().enumerate() {
+        tasks.push(tokio::spawn(produce(store.clone(), uid, race.clone())));
+        tasks.push(tokio::spawn(produce_anonymously(
+            store.clone(),
+            uid,
+            race.clone(),
+        )));
+        tasks.push(tokio::spawn(work(
+            store.clone(),
+            uid,
+            race.clone(),
+            number as u64,
+        )));
+    }
+    tasks.push(tokio::spawn(operate(stores[2].clone(), uid, race.clone())));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    race.done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(race.unknown.load(Ordering::Relaxed), 0);
+    check(&stores[1], uid, &race).await;
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+/// A relay before the server that now and then swallows an answer and then cuts the connection: the statement, and its commit,
+/// have happened, and nobody was told.
+async fn faulty_relay(server: String, faulty: Arc<AtomicBool>, swallowed: Arc<AtomicU64>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (server, faulty, swallowed) = (server.clone(), faulty.clone(), swallowed.clone());
+            tokio::spawn(async move {
+                let Ok(upstream) = tokio::net::TcpStream::connect(server).await else {
+                    return;
+                };
+                let (mut from_client, mut to_client) = client.into_split();
+                let (mut from_server, mut to_server) = upstream.into_split();
+                let there =
+                    tokio::spawn(
+                        async move { tokio::io::copy(&mut from_client, &mut to_server).await },
+                    );
+                let mut buffer = vec![0; 65_536];
+                loop {
+                    let Ok(read) = from_server.read(&mut buffer).await else {
+                        break;
+                    };
+                    if read == 0 {
+                        break;
+                    }
+                    if faulty.load(Ordering::Relaxed) && rand::random_range(0..150) == 0 {
+                        swallowed.fetch_add(1, Ordering::Relaxed);
+                        break;
+                    }
+                    if to_client.write_all(&buffer[..read]).await.is_err() {
+                        break;
+                    }
+                }
+                there.abort();
+            });
+        }
+    });
+    port
+}
+
+/// Connections are cut by the server, and by a relay that swallows answers: what was answered holds, and nothing is stored
+/// twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_cut_lose_and_double_nothing() {
+    use sqlx::Connection;
+    let Some(database) = database().await else {
+        return;
+    };
+    let (head, name) = database.url.rsplit_once('/').unwrap();
+    let (user, server) = head.rsplit_once('@').unwrap();
+    let server = server.to_owned();
+    let (faulty, swallowed) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let port = faulty_relay(server, faulty.clone(), swallowed.clone()).await;
+    let url = format!("{user}@127.0.0.1:{port}/{name}");
+    let stores = [
+        quita_storage::open(&url).await.unwrap(),
+        quita_storage::open(&url).await.unwrap(),
+    ];
+    let policy = Policy {
+        max_attempts: 50,
+        max_lease_expirations: 50,
+        ..Policy::default()
+    };
+    let uid = queue(&stores[0], "orders", policy).await.uid;
+    let race = Arc::new(Race::default());
+    faulty.store(true, Ordering::Relaxed);
+    let mut tasks = Vec::new();
+    for (number, store) in stores.iter().enumerate() {
+        tasks.push(tokio::spawn(produce(store.clone(), uid, race.clone())));
+        tasks.push(tokio::spawn(produce_anonymously(
+            store.clone(),
+            uid,
+            race.clone(),
+        )));
+        tasks.push(tokio::spawn(work(
+            store.clone(),
+            uid,
+            race.clone(),
+            number as u64,
+        )));
+    }
+    let mut killer = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    for _ in 0..80 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+             ORDER BY random() LIMIT 1) a",
+        )
+        .execute(&mut killer)
+        .await
+        .unwrap();
+    }
+    race.done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    faulty.store(false, Ordering::Relaxed);
+    assert!(swallowed.load(Ordering::Relaxed) > 10);
+    eprintln!("swallowed: {swallowed:?}, unknown: {:?}", race.unknown);
+    // Whatever came back as unknown is repeated, as a client would.
+    produce_again(&stores[0], uid, &race).await;
+    check(&stores[1], uid, &race).await;
+    for store in &stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+async fn produce_again(store: &Store, uid: QueueUid, race: &Race) {
+    let last = race.next.load(Ordering::Relaxed) + 6;
+    for first in (0..last).step_by(200) {
+        let queue = view(store, uid).await;
+        let ids: Vec<u64> = (first..(first + 200).min(last)).collect();
+        let publishes = ids
+            .iter()
+            .map(|id| message(&queue, Some(*id), *id))
+            .collect();
+        let outcome = store
+            .apply(
+                &Batch {
+                    publishes,
+                    ..Batch::default()
+                },
+                None,
+            )
+            .await
+            .unwrap();
+        for (id, published) in ids.iter().zip(outcome.publishes) {
+            let found = match published {
+                Published::Created { id, .. } => id,
+                Published::Duplicate(duplicate) => duplicate.id,
+                other => panic!("{other:?}"),
+            };
+            race.named
+                .lock()
+                .unwrap()
+                .entry(*id)
+                .or_default()
+                .insert(found);
+        }
+    }
+}
+
+/// Publishes on two replicas while a third purges: a publish that is answered after the purge was answered is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publish_answered_after_a_purge_is_there() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 3).await;
+    let uid = queue(&stores[0], "orders", Policy::default()).await.uid;
+    let race = Arc::new(Race::default());
+    let answered: Arc<Mutex<Vec<(tokio::time::Instant, MessageId)>>> = Arc::default();
+    let mut tasks = Vec::new();
+    for store in &stores[..2] {
+        let (store, race, answered) = (store.clone(), race.clone(), answered.clone());
+        tasks.push(tokio::spawn(async move {
+            while !race.done.load(Ordering::Relaxed) {
+                let queue = view(&store, uid).await;
+                // An old view is refused, never stored in the wrong place.
+                for _ in 0..5 {
+                    let publishes = (0..10).map(|n| message(&queue, None, n)).collect();
+                    let outcome = store
+                        .apply(
+                            &Batch {
+                                publishes,
+                                ..Batch::default()
+                            },
+                            None,
+                        )
+                        .await
+                        .unwrap();
+                    let at = tokio::time::Instant::now();
+                    for published in outcome.publishes {
+                        if let Published::Created { id, .. } = published {
+                            answered.lock().unwrap().push((at, id));
+                        }
+                    }
+                }
+            }
+        }));
+    }
+    let (mut purged, mut last) = (0, tokio::time::Instant::now());
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let purge = Operation::Purge {
+            queue: uid,
+            dead_letters: true,
+        };
+        match stores[2]
+            .operate(&Call::default(), purge, None)
+            .await
+            .unwrap()
+            .answer
+        {
+            Answer::Purged { purged: now } => purged += now,
+            other => panic!("{other:?}"),
+        }
+        last = tokio::time::Instant::now();
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    race.done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let numbers = stores[0].numbers(uid, None).await.unwrap().counts;
+    assert_eq!(
+        numbers.purged, purged,
+        "the answers of the purges add up: {numbers:?}"
+    );
+    let answered = answered.lock().unwrap().clone();
+    assert_eq!(numbers.accepted, answered.len() as i64);
+    for (at, id) in answered {
+        if at > last + Duration::from_millis(50) {
+            let detail = stores[1].message(id, None).await.unwrap();
+            assert!(detail.is_some_and(|d| d.message.is_some()), "{id} is gone");
+        }
+    }
+    while stores[0].maintain(None).await.unwrap() {}
+    assert_eq!(
+        stores[0].numbers(uid, None).await.unwrap().counts,
+        numbers,
+        "clearing moves no number"
+    );
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
