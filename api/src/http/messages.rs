@@ -3,11 +3,12 @@
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
-use super::fields::{Fields, MAX_NESTING, TextRule};
+use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::problem::Code;
 use super::query::Query;
 use super::queues::CALL_PROBLEMS;
+use super::text_rule::TextRule;
 use super::wire::message::{
     DeadLetterCall, Decided, Justified, MessageDetail, MessagePage, MessageSummary,
 };

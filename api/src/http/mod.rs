@@ -26,6 +26,7 @@ mod receive;
 mod refusals;
 pub mod server;
 mod settle;
+mod text_rule;
 pub mod wire;
 
 use crate::AppState;

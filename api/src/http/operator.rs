@@ -1,9 +1,10 @@
 //! What operators' calls have in common: a request id, and a reason.
 
 use super::extract::{Incoming, JsonBody};
-use super::fields::{Fields, TextRule};
+use super::fields::Fields;
 use super::problem::{Code, Problem};
 use super::publish::REQUEST_ID;
+use super::text_rule::TextRule;
 use quita_storage::backend::Call;
 use std::borrow::Cow;
 

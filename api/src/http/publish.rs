@@ -3,9 +3,10 @@
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, JsonBody, MAX_BATCH_BODY, MAX_BODY, is_queue_name};
-use super::fields::{Fields, MAX_MESSAGE_NESTING, TextRule};
+use super::fields::{Fields, MAX_MESSAGE_NESTING};
 use super::json::only_string_member;
 use super::problem::{Code, Problem};
+use super::text_rule::TextRule;
 use super::wire::publish::{BatchPublished, BatchResult, Published};
 use super::wire::{self, write_string};
 use super::{answer, policy};

@@ -1,8 +1,9 @@
 //! A typed reader over query parameters, with the same manners as [`super::fields`].
 
 use super::faults::{Faults, not_known, plain};
-use super::fields::{TextRule, number};
+use super::fields::number;
 use super::problem::{Code, Problem};
+use super::text_rule::TextRule;
 use std::borrow::Cow;
 
 /// The parameters of one request.
