@@ -1,1 +1,196 @@
-//! placeholder
+//! # quita-api: the queue as a service
+//!
+//! Reading order: [`config`] (every setting) → [`cli`] (every command) → this file (what is wired to what, and in which
+//! order it stops) → [`http::server`] (sockets) → [`http`] (routes) → [`auth`] (who calls) → [`service`] (one file per
+//! operation) → the crate `quita_storage`.
+//!
+//! One publish: `http::server` reads a request → the router picks `http`'s handler, which parses it and asks [`auth`] →
+//! [`service`] looks up the queue and hands over to the coalescer → the commit → 201.
+
+pub mod auth;
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod disk;
+pub mod drain;
+pub mod http;
+pub mod service;
+pub mod store;
+pub mod telemetry;
+
+pub use drain::Drain;
+
+use auth::Authenticator;
+use auth::first_key::{self, FirstKeyError, KeyPlace};
+use config::Config;
+use disk::Disk;
+use http::server::{Bounds, Edge};
+use quita_storage::backend::Backend;
+use quita_storage::coalescer::Coalescer;
+use quita_storage::error::StoreError;
+use quita_storage::model::Policy;
+use quita_storage::timer::Timer;
+use quita_storage::wakeup::Wakeup;
+use service::{Service, ServiceSettings};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Time that requests have to hear that they were refused, once the drain deadline is over.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time that the last commits and the closing of the store may take, each.
+const STORE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub struct AppState {
+    /// The operations.
+    pub service: Arc<Service>,
+    /// Who calls.
+    pub auth: Arc<Authenticator>,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Whether the server is stopping.
+    pub drain: Drain,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(#[from] store::OpenError),
+    /// There is no first key.
+    #[error("the first admin key: {0}")]
+    FirstKey(#[from] FirstKeyError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The socket could not be used.
+    #[error("could not listen: {0}")]
+    Listen(#[from] std::io::Error),
+}
+
+/// Opens the store, serves until `shutdown` resolves, and stops in order.
+pub async fn run(
+    config: Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    let backend = store::open(&config.store).await?;
+    let server = Server::start(config, backend, listener).await?;
+    shutdown.await;
+    server.stop().await;
+    Ok(())
+}
+
+/// A running server.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where its first key is.
+    pub key: KeyPlace,
+    config: Arc<Config>,
+    backend: Arc<dyn Backend>,
+    coalescer: Coalescer,
+    edge: Edge,
+    drain: Drain,
+    loops: JoinSet<()>,
+}
+
+impl Server {
+    /// Starts everything, the socket last: who can connect is served.
+    pub async fn start(
+        config: Config,
+        backend: Arc<dyn Backend>,
+        listener: TcpListener,
+    ) -> Result<Self, StartError> {
+        let address = listener.local_addr()?;
+        store::private_folder_of(&config.key_file())?;
+        let key =
+            first_key::ensure(&*backend, config.admin_key.as_deref(), &config.key_file()).await?;
+        let auth = Arc::new(Authenticator::load(backend.clone()).await?);
+        let (wakeup, timer) = (Arc::<Wakeup>::default(), Arc::<Timer>::default());
+        let coalescer = Coalescer::start(
+            backend.clone(),
+            wakeup.clone(),
+            timer.clone(),
+            config.limits(),
+        );
+
+        let mut loops = JoinSet::new();
+        loops.spawn(timer.clone().run_due(backend.clone(), wakeup.clone()));
+        loops.spawn(Timer::run_maintenance(backend.clone()));
+        loops.spawn(timer.run_poll(backend.clone(), wakeup));
+        loops.spawn(auth.clone().run_refresh());
+
+        let disk = Disk::default();
+        if let Some(file) = config.store.sqlite_file() {
+            loops.spawn(disk.clone().watch(file, config.min_free_bytes));
+        }
+
+        let config = Arc::new(config);
+        let settings = ServiceSettings {
+            auto_create_queues: config.auto_create_queues,
+            default_policy: Policy::default(),
+            max_waiting_receives: config.max_waiting_receives as usize,
+            disk: disk.clone(),
+        };
+        let drain = Drain::default();
+        let router = http::router(AppState {
+            service: Service::new(coalescer.clone(), settings),
+            auth,
+            config: config.clone(),
+            drain: drain.clone(),
+        });
+        let edge = Edge::start(listener, router, Bounds::of(&config), drain.clone());
+        tracing::info!(%address, store = config.store.shown_url(), "serving");
+        Ok(Self {
+            address,
+            key,
+            config,
+            backend,
+            coalescer,
+            edge,
+            drain,
+            loops,
+        })
+    }
+
+    /// Stops: readiness ends and waits end → accepts for the drain delay → accepts nothing → finishes what is in flight →
+    /// commits what waits → stops the loops → closes the store. No answer is cut before the drain deadline is over.
+    pub async fn stop(mut self) {
+        tracing::info!(open = self.edge.open(), "stopping");
+        self.drain.begin();
+        self.coalescer.wakeup().everyone();
+        tokio::time::sleep(self.config.drain_delay_seconds).await;
+
+        self.edge.close();
+        let in_time = timeout(self.config.drain_deadline_seconds, self.edge.finished())
+            .await
+            .is_ok();
+        // Whoever is still here is told so; before the deadline nobody was refused.
+        self.coalescer.refuse_new_work();
+        if !in_time {
+            let _ = timeout(LAST_WORDS, self.edge.finished()).await;
+            tracing::warn!(open = self.edge.open(), "the drain deadline is over");
+            // Leases in answers that did not leave come back as work for the coalescer: it must still be there.
+            self.edge.abort();
+            let _ = timeout(LAST_WORDS, self.edge.finished()).await;
+        }
+        if timeout(STORE_DEADLINE, self.coalescer.drain())
+            .await
+            .is_err()
+        {
+            tracing::error!("the last commits did not end in time");
+        }
+        self.loops.shutdown().await;
+        if timeout(STORE_DEADLINE, self.backend.close()).await.is_err() {
+            tracing::error!("the store did not close in time");
+        }
+        tracing::info!("stopped");
+    }
+}

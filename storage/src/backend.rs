@@ -8,7 +8,7 @@
 //! **Time.** `now: None` is the store's own clock; `Some` moves it, for tests only.
 //!
 //! **Staleness.** Items carry the [`Queue`] as the caller knows it. When the store knows a newer version, the item comes
-//! back as stale and nothing happened to it.
+//! back as stale and nothing happened to it. A store that surely knows the present version may decide a settle by it instead.
 
 use crate::error::Result;
 use crate::model::{

@@ -29,7 +29,7 @@ pub mod sqlite;
 pub mod timer;
 pub mod wakeup;
 
-/// Opens a store by its URL: `sqlite://PATH` or `postgres://…`. The only place that names a backend.
+/// Opens a store by its URL: `sqlite://PATH`, `postgres://…` or `memory:`. The only place that names a backend.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the store cannot be reached or refuses, [`StoreError::Internal`] for an unknown scheme.
@@ -41,6 +41,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         return postgres::open(url).await;
     }
     let scheme = url.split(':').next().unwrap_or_default();
+    if scheme == "memory" {
+        return Ok(memory::open());
+    }
     Err(StoreError::internal(format!(
         "no store has the scheme {scheme:?}: sqlite://PATH or postgres://… is expected"
     )))

@@ -1,18 +1,23 @@
 //! # quita-tests: the harness that the tests stand on
 //!
 //! Reading order: [`fixture`] (one store with a clock that only the test moves, and short words for what a test does) →
-//! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server).
+//! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server) →
+//! [`server`] (a server inside the test or as a process of its own) → [`wire`] (a client that can also send nonsense).
 //!
-//! The tests themselves: `conformance/` says the contract sentence by sentence and runs on every store.
+//! The tests themselves: `conformance/` says the contract sentence by sentence and runs on every store; `http/` knocks at
+//! the socket.
 
 #![expect(
     clippy::unwrap_used,
     reason = "a harness that cannot do its work has to stop the test"
 )]
 
+pub mod client;
 pub mod fixture;
 pub mod postgres;
+pub mod server;
 pub mod store;
+pub mod wire;
 
 pub use fixture::{Fixture, Hand, TestQueue};
 pub use store::{Store, run};

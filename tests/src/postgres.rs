@@ -162,9 +162,8 @@ fn start(bin: &Path) -> Result<Server, String> {
     let lifeline = keeper.stdin.take();
     // From here on the keeper removes the directory.
     let home = home.keep();
-    let ready = home.join(format!(".s.PGSQL.{port}"));
-    for _ in 0..500 {
-        if ready.exists() && answers(port) {
+    for _ in 0..1_000 {
+        if is_ready(&home) {
             let url = format!("postgres://quita@127.0.0.1:{port}");
             return Ok(Server {
                 url,
@@ -177,14 +176,12 @@ fn start(bin: &Path) -> Result<Server, String> {
     Err(format!("the server does not start: {log}"))
 }
 
-/// The server takes connections: it answers a request for encryption with one byte.
-fn answers(port: u16) -> bool {
-    use std::io::{Read, Write};
-    let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", port)) else {
-        return false;
-    };
-    let asked = stream.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
-    asked.is_ok() && stream.read_exact(&mut [0]).is_ok()
+/// The server says so itself, in the eighth line of its lock file: PostgreSQL's `utils/pidfile.h`.
+fn is_ready(home: &Path) -> bool {
+    let lock = std::fs::read_to_string(home.join("data/postmaster.pid")).unwrap_or_default();
+    lock.lines()
+        .nth(7)
+        .is_some_and(|line| line.trim() == "ready")
 }
 
 /// Whom to run the server as, since it refuses to run as root. Gives `home` to that user.

@@ -11,11 +11,15 @@ use tempfile::TempDir;
 pub enum Store {
     /// The specification.
     Memory,
+    /// A file of its own.
+    Sqlite,
+    /// A database of its own.
+    Postgres,
 }
 
 impl Store {
     /// Every kind, the specification first.
-    pub const ALL: &'static [Self] = &[Self::Memory];
+    pub const ALL: &'static [Self] = &[Self::Memory, Self::Sqlite, Self::Postgres];
 }
 
 /// An open, empty store and what must live as long as it does.
@@ -40,10 +44,16 @@ impl Opened {
 
 /// Opens an empty store; `None` when this machine has none of the kind, which was said.
 pub async fn open(store: Store) -> Option<Opened> {
-    let (directory, database) = (None, None);
-    let backend = match store {
-        Store::Memory => quita_storage::memory::open(),
+    let (mut directory, mut database) = (None, None);
+    let url = match store {
+        Store::Memory => "memory:".to_owned(),
+        Store::Sqlite => {
+            let home = directory.insert(tempfile::tempdir().unwrap());
+            format!("sqlite://{}", home.path().join("quita.db").display())
+        }
+        Store::Postgres => database.insert(postgres::database().await?).url.clone(),
     };
+    let backend = quita_storage::open(&url).await.unwrap();
     Some(Opened {
         backend,
         directory,
@@ -77,6 +87,16 @@ macro_rules! on_every_store {
             #[test]
             fn memory() {
                 $crate::run($crate::Store::Memory, &super::$case);
+            }
+
+            #[test]
+            fn sqlite() {
+                $crate::run($crate::Store::Sqlite, &super::$case);
+            }
+
+            #[test]
+            fn postgres() {
+                $crate::run($crate::Store::Postgres, &super::$case);
             }
         }
     )+ };

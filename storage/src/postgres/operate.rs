@@ -84,16 +84,37 @@ pub(super) const OLDEST_DEAD: &str = "-- operate, oldest dead
 SELECT died_at, seq FROM dead WHERE queue_id = $1::int AND (died_at, seq) > ($2::bigint, $3::bigint)
 ORDER BY died_at, seq LIMIT $4::bigint";
 
-pub(super) const REPEATED_KEYS: &str = "-- operate, repeated keys
-SELECT k.seq FROM (SELECT key FROM keyed WHERE uid = $1::int GROUP BY key HAVING count(*) > 1 LIMIT 100) r
-CROSS JOIN LATERAL (SELECT seq FROM keyed k WHERE k.uid = $1::int AND k.key = r.key ORDER BY seq LIMIT 100) k";
+// The messages of a queue that have a key and are there; discarded ones, and those that a purge took, are not. One snapshot
+// sees a message in one place. Subqueries instead of joins, so that each is one look-up by an index.
+macro_rules! live_keys {
+    () => {
+        "FROM queue q CROSS JOIN keyed k
+CROSS JOIN LATERAL (SELECT rank, available_at, fingerprint FROM message m WHERE m.seq = k.seq LIMIT 1) m
+WHERE q.uid = $1::int AND k.uid = $1::int AND coalesce(
+    (SELECT queue_id = q.live_id FROM lease WHERE seq = k.seq LIMIT 1),
+    (SELECT queue_id = q.dead_id FROM dead WHERE seq + 0 = k.seq LIMIT 1),
+    (SELECT queue_id = q.live_id FROM ready WHERE moved AND seq + 0 = k.seq LIMIT 1),
+    (SELECT true FROM ready WHERE queue_id = q.live_id AND rank = m.rank AND available_at = m.available_at
+        AND seq = k.seq LIMIT 1),
+    (SELECT queue_id = q.live_id FROM delayed WHERE seq + 0 = k.seq LIMIT 1),
+    false)"
+    };
+}
 
-pub(super) const ADOPT_KEYS: &str = "-- operate, adopt keys
+pub(super) const REPEATED_KEYS: &str = concat!(
+    "-- operate, repeated keys\nSELECT 1 ",
+    live_keys!(),
+    " GROUP BY k.key HAVING count(*) > 1 LIMIT 1"
+);
+
+pub(super) const ADOPT_KEYS: &str = concat!(
+    "-- operate, adopt keys
 INSERT INTO unique_key (uid, key, seq, fingerprint)
-SELECT k.uid, k.key, max(k.seq), max(m.fingerprint) FROM keyed k
-CROSS JOIN LATERAL (SELECT fingerprint FROM message m WHERE m.seq = k.seq LIMIT 1) m
-WHERE k.uid = $1::int AND k.seq <> ALL($2::bigint[]) GROUP BY k.uid, k.key ORDER BY k.uid, k.key
-ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL";
+SELECT k.uid, k.key, k.seq, m.fingerprint ",
+    live_keys!(),
+    " ORDER BY k.uid, k.key
+ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL"
+);
 
 type Tx = Transaction<'static, Driver>;
 
@@ -599,31 +620,15 @@ impl Work<'_> {
 
     /// Makes the live keys of a queue its unique ones. `false`: one of them is there twice.
     async fn adopt_keys(&self, tx: &mut Tx, uid: QueueUid) -> Result<bool, Fault> {
-        let rows = sqlx::query(REPEATED_KEYS)
+        let repeated = sqlx::query(REPEATED_KEYS)
             .bind(uid.0)
-            .fetch_all(&mut **tx)
+            .fetch_optional(&mut **tx)
             .await?;
-        let mut wanted = BTreeMap::new();
-        for row in &rows {
-            wanted.insert(row.try_get::<i64, _>(0)?, Wanted::default());
-        }
-        let mut purged = Vec::new();
-        if !wanted.is_empty() {
-            // Messages that a purge took are not repeated, though their rows may still be there.
-            let drafts = self.store.load(tx, &wanted, For::Look).await?;
-            let mut live = std::collections::HashSet::new();
-            for loaded in drafts.values() {
-                let key = loaded.row.as_ref().and_then(|row| row.envelope.key.clone());
-                if loaded.draft.message.is_none() {
-                    purged.push(loaded.seq);
-                } else if key.is_some_and(|key| !live.insert(key)) {
-                    return Ok(false);
-                }
-            }
+        if repeated.is_some() {
+            return Ok(false);
         }
         sqlx::query(ADOPT_KEYS)
             .bind(uid.0)
-            .bind(purged)
             .execute(&mut **tx)
             .await?;
         Ok(true)

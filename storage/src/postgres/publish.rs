@@ -12,7 +12,7 @@ use super::lane::{Mark, Verdict, begin_marked, bounded, closed_gate, commit};
 use super::rows::{rank, text};
 use crate::backend::{Duplicate, Publish, Published, Stir};
 use crate::error::{Result, StoreError};
-use crate::model::{End, MessageId, Millis, State};
+use crate::model::{End, MessageId, Millis, Place, State};
 use crate::rules::{self, time};
 use sqlx::Row;
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -71,7 +71,8 @@ gate AS MATERIALIZED (
     RETURNING 1),
 q AS MATERIALIZED (
     SELECT w.i, w.uid, k.live_id FROM gate CROSS JOIN unnest($5::int[], $6::int[], $7::bigint[]) AS w(i, uid, version)
-    CROSS JOIN LATERAL (SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version LIMIT 1 FOR KEY SHARE) k),
+    CROSS JOIN LATERAL (SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
+        LIMIT 1 FOR KEY SHARE) k),
 inp AS MATERIALIZED (
     SELECT q.uid, q.live_id, p.* FROM unnest($9::int[], $10::bigint[], $11::bigint[], $12::bigint[], $13::smallint[],
         $14::bigint[], $15::int[], $16::bytea[], $17::bytea[], $18::bytea[], $19::text[], $20::text[], $21::bytea[]) ",
@@ -112,7 +113,7 @@ macro_rules! queues_sql {
         concat!(
             "-- publish, ",
             $name,
-            "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) ORDER BY uid ",
+            "\nSELECT uid, version, live_id FROM queue WHERE uid = ANY($1::int[]) AND NOT deleted ORDER BY uid ",
             $lock
         )
     };
@@ -288,9 +289,21 @@ impl Postgres {
     ) -> Result<Vec<Published>> {
         let mut answers: Vec<Option<Published>> = vec![None; publishes.len()];
         let mut items = self.items(publishes, now);
-        let (plain, mut careful): (Vec<_>, Vec<_>) = items.drain(..).partition(Item::is_plain);
+        let id = |item: &Item<'_>| {
+            let request = item.publish.request_id.as_ref();
+            request.map(|r| (item.uid(), r.digest))
+        };
+        let careful_ids: HashSet<(i32, [u8; 16])> = items
+            .iter()
+            .filter(|item| !item.is_plain())
+            .filter_map(id)
+            .collect();
+        // An item whose request id also comes with one that needs care must not overtake it.
+        let overtakes = |item: &Item<'_>| id(item).is_some_and(|id| careful_ids.contains(&id));
+        let (mut plain, mut careful): (Vec<_>, Vec<_>) = items
+            .drain(..)
+            .partition(|item| item.is_plain() && !overtakes(item));
         let mut held = self.publishing.take().await?;
-        let mut plain = plain;
         while !plain.is_empty() {
             let (connection, mark) = held.begin(&self.options).await?;
             let result = bounded(try_plain(connection, mark, &plain, now)).await;
@@ -474,9 +487,8 @@ impl Postgres {
                 .and_then(|digest| taken.ids.get(&(item.uid(), digest.to_vec())))
             {
                 let first = firsts.get(&id.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
-                let free =
-                    gone && rules::request_id_is_free(id.kept_from, policy.dedupe_window_ms, now);
+                let window = policy.dedupe_window_ms;
+                let free = first.is_some_and(|f| f.frees_id(id.kept_from, window, now));
                 if !free && id.fingerprint != item.publish.fingerprint {
                     answers.push(Published::Conflict {
                         id: MessageId(id.seq),
@@ -494,7 +506,7 @@ impl Postgres {
                 .and_then(|key| taken.keys.get(&(item.uid(), key.to_vec())))
             {
                 let first = firsts.get(&key.seq);
-                let gone = first.is_some_and(|f| f.state == State::Ended);
+                let gone = first.is_some_and(|f| !f.stored);
                 let free = gone && key.keep_until.is_some_and(|until| until <= now);
                 if !free {
                     let same_body = key.fingerprint == item.publish.fingerprint;
@@ -549,6 +561,15 @@ impl Postgres {
                     end: end.as_ref().map(|e| e.end),
                     outcome: end.and_then(|e| e.outcome),
                     published_at: published_at.unwrap_or_else(|| MessageId(*seq).made_at()),
+                    stored: loaded
+                        .before
+                        .as_ref()
+                        .is_some_and(|m| !matches!(m.place, Place::Discarded(_))),
+                    purged_at: loaded
+                        .purged
+                        .as_ref()
+                        .and(loaded.draft.ended.as_ref())
+                        .map(|e| e.at),
                 },
             );
         }
@@ -674,6 +695,20 @@ struct First {
     end: Option<End>,
     outcome: Option<std::sync::Arc<str>>,
     published_at: Millis,
+    /// Its row is there, whatever time has made of it.
+    stored: bool,
+    /// A purge took it, and its request id does not know yet.
+    purged_at: Option<Millis>,
+}
+
+impl First {
+    /// Whether its request id, kept from `kept_from`, may be used again.
+    fn frees_id(&self, kept_from: Millis, window_ms: Millis, now: Millis) -> bool {
+        let kept_from = self.purged_at.map_or(kept_from, |at| {
+            rules::request_id_kept_from(self.published_at, at, window_ms)
+        });
+        !self.stored && rules::request_id_is_free(kept_from, window_ms, now)
+    }
 }
 
 /// Who has a request id or a key.

@@ -41,8 +41,8 @@ gate AS MATERIALIZED (
     WHERE batcher = $3::bigint AND epoch = $4::int AND current_setting('synchronous_commit') IN ('on', 'remote_apply')
     RETURNING 1),
 q AS MATERIALIZED (
-    SELECT k.live_id, k.version = $6::bigint AS current, k.paused
-    FROM gate CROSS JOIN LATERAL (SELECT live_id, version, paused FROM queue k WHERE k.uid = $5::int LIMIT 1) k),
+    SELECT k.live_id, k.version = $6::bigint AND NOT k.deleted AS current, k.paused
+    FROM gate CROSS JOIN LATERAL (SELECT live_id, version, paused, deleted FROM queue k WHERE k.uid = $5::int LIMIT 1) k),
 pick AS MATERIALIZED (
     SELECT r.* FROM q CROSS JOIN unnest($8::smallint[], $9::bigint[]) AS w(rank, floor)
     CROSS JOIN LATERAL (

@@ -4,7 +4,7 @@ use super::drafts::{self, Incarnations};
 use super::rows::failed;
 use crate::backend::{Browse, Cursor, Decision, Detail, Listed, Page};
 use crate::error::Result;
-use crate::model::{MessageId, Place, QueueUid, State};
+use crate::model::{End, Ended, MessageId, Place, QueueUid, State};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -217,10 +217,19 @@ pub(super) fn detail(sql: &Connection, id: MessageId) -> Result<Option<Detail>> 
             .collect()
         })
         .map_err(failed)?;
+    let discarded = match loaded.draft.message.as_ref().map(|m| &m.place) {
+        Some(Place::Discarded(discarded)) => Some(Ended {
+            end: End::Discarded,
+            at: discarded.discarded_at,
+            fence: 0,
+            outcome: None,
+        }),
+        _ => None,
+    };
     Ok(Some(Detail {
         queue: loaded.queue,
         message: loaded.draft.message,
-        ended: loaded.draft.ended,
+        ended: discarded.or(loaded.draft.ended),
         payload: payload.map(Bytes::from),
         deliveries: loaded.draft.history,
         decisions,

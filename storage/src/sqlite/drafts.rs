@@ -7,7 +7,7 @@ use super::writer::Cycle;
 use crate::error::Result;
 use crate::model::{
     Counts, Dead, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, MessageId, Millis,
-    Place, QueueUid,
+    Place, Policy, QueueUid,
 };
 use crate::rules::{self, Draft, Message, Record};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -69,11 +69,12 @@ pub(super) fn load(
             || s.queue_id == own.dead_id
             || matches!(s.place, Place::Discarded(_))
     };
+    let purged = state.as_ref().filter(|s| !present(s)).map(|s| s.queue_id);
     let Some(state) = state.filter(present) else {
         // Its row belongs to an incarnation that was purged, or was cleared already.
         let ended = Ended {
             end: End::Purged,
-            at: 0,
+            at: purged_at(sql, queue, purged)?,
             fence: 0,
             outcome: None,
         };
@@ -118,6 +119,16 @@ pub(super) fn load(
         queue,
         digest,
     }))
+}
+
+/// When the incarnation was purged; the latest purge of the queue, where the row was not found in its place.
+fn purged_at(sql: &Connection, queue: QueueUid, id: Option<i64>) -> Result<Millis> {
+    const SQL: &str = "-- purged at\n        SELECT max(since) FROM trash WHERE uid = ?1 AND (?2 IS NULL OR id = ?2)";
+    let since = sql
+        .prepare_cached(SQL)
+        .and_then(|mut s| s.query_row(params![queue.0, id], |r| r.get::<_, Option<Millis>>(0)))
+        .map_err(failed)?;
+    Ok(since.unwrap_or_default())
 }
 
 fn load_ended(sql: &Connection, id: MessageId) -> Result<Option<Loaded>> {
@@ -291,7 +302,7 @@ impl Cycle<'_> {
             live_id: row.live_id,
             dead_id: row.dead_id,
         };
-        self.write_records(before.envelope.id, before.life.fence, draft)
+        self.write_records(before, draft, &row.policy)
             .map_err(failed)?;
         match &draft.message {
             Some(message) if message == before => {}
@@ -540,11 +551,16 @@ impl Cycle<'_> {
         Ok(())
     }
 
-    fn write_records(&self, id: MessageId, fence: i32, draft: &Draft) -> rusqlite::Result<()> {
-        // The plain end, a first delivery acked, leaves no history.
-        let plain = draft.message.is_none()
-            && fence <= 1
-            && draft.ended.as_ref().is_some_and(|e| e.outcome.is_none());
+    fn write_records(
+        &self,
+        before: &Message,
+        draft: &Draft,
+        policy: &Policy,
+    ) -> rusqlite::Result<()> {
+        let (id, fence) = (before.envelope.id, before.life.fence);
+        // An end that is not remembered leaves no history.
+        let forgotten = |e: &Ended| !rules::remembers_end(&before.envelope, fence, e, policy);
+        let plain = draft.message.is_none() && draft.ended.as_ref().is_some_and(forgotten);
         for record in &draft.records {
             match record {
                 Record::Put(d) if plain && d.cause == crate::model::Cause::Ack && !d.late => {}

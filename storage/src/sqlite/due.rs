@@ -60,7 +60,8 @@ fn pass(cycle: &mut Cycle<'_>, id: MessageId) -> Result<()> {
         return Ok(());
     };
     if loaded.before.is_none() {
-        return maintenance::clear(cycle, id, maintenance::purged_at(cycle, loaded.queue)?);
+        let known = loaded.draft.ended.map(|e| e.at).filter(|at| *at > 0);
+        return maintenance::clear(cycle, id, known.unwrap_or(cycle.now));
     }
     let Some(queue) = cycle.queue(loaded.queue) else {
         return Ok(());

@@ -69,16 +69,6 @@ pub(super) fn clear(cycle: &Cycle<'_>, id: MessageId, at: Millis) -> Result<()> 
     Ok(())
 }
 
-/// When the queue was last purged, as far as its old incarnations are not cleared yet.
-pub(super) fn purged_at(cycle: &Cycle<'_>, queue: QueueUid) -> Result<Millis> {
-    let since: Option<Millis> = cycle
-        .sql
-        .prepare_cached("SELECT max(since) FROM trash WHERE uid = ?")
-        .and_then(|mut s| s.query_row([queue.0], |r| r.get(0)))
-        .map_err(failed)?;
-    Ok(since.unwrap_or(cycle.now))
-}
-
 /// Clears a step of the oldest purged incarnation; when it is empty, folds its numbers into the present one.
 fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
     let oldest: Option<(i64, i32, i64, Millis)> = cycle
@@ -212,7 +202,7 @@ fn expire_dead(cycle: &mut Cycle<'_>) -> Result<bool> {
                 operate::audit(
                     cycle,
                     "policy",
-                    "dead-letter-expired",
+                    End::DeadLetterExpired.as_str(),
                     Some(queue.uid),
                     Some(id),
                     None,

@@ -423,14 +423,36 @@ fn put_queue(
     })
 }
 
+/// The messages of a queue that have a key and are there; discarded ones, and those that a purge took, are not.
+macro_rules! live_keys {
+    () => {
+        "FROM keyed k CROSS JOIN message m ON m.seq = k.seq CROSS JOIN queue q ON q.uid = k.uid WHERE k.uid = ? AND (
+            EXISTS (SELECT 1 FROM lease WHERE seq = k.seq AND queue_id = q.live_id)
+            OR EXISTS (SELECT 1 FROM dead WHERE seq = k.seq AND queue_id = q.dead_id)
+            OR EXISTS (SELECT 1 FROM ready WHERE queue_id = q.live_id AND rank = m.rank AND available_at = m.available_at
+                AND seq = k.seq)
+            OR EXISTS (SELECT 1 FROM ready WHERE seq = k.seq AND moved = 1 AND queue_id = q.live_id)
+            OR EXISTS (SELECT 1 FROM delayed WHERE due_at = m.available_at AND seq = k.seq AND queue_id = q.live_id)
+            OR EXISTS (SELECT 1 FROM delayed WHERE seq = k.seq AND moved = 1 AND queue_id = q.live_id))"
+    };
+}
+
 /// Makes the live keys of a queue its unique ones. `false`: one of them is there twice.
 fn adopt_keys(cycle: &Cycle<'_>, uid: QueueUid) -> Result<bool> {
-    const REPEATED: &str = "-- unique_key on: is a live key repeated
-        SELECT 1 FROM keyed WHERE uid = ? GROUP BY key HAVING count(*) > 1 LIMIT 1";
-    const ADOPT: &str = "-- unique_key on: take the live keys over
+    const REPEATED: &str = concat!(
+        "-- unique_key on: is a live key repeated
+        SELECT 1 ",
+        live_keys!(),
+        " GROUP BY k.key HAVING count(*) > 1 LIMIT 1"
+    );
+    const ADOPT: &str = concat!(
+        "-- unique_key on: take the live keys over
         INSERT INTO unique_key (uid, key, seq, fingerprint, keep_until)
-        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL FROM keyed k CROSS JOIN message m ON m.seq = k.seq WHERE k.uid = ?
-        ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL";
+        SELECT k.uid, k.key, k.seq, m.fingerprint, NULL ",
+        live_keys!(),
+        "
+        ON CONFLICT (uid, key) DO UPDATE SET seq = excluded.seq, fingerprint = excluded.fingerprint, keep_until = NULL"
+    );
     let repeated = cycle
         .sql
         .query_row(REPEATED, [uid.0], |_| Ok(()))

@@ -1,5 +1,5 @@
 //! Every statement that the store runs is planned by an index: a life with everything in it runs under trace, then each
-//! statement is explained, on an empty database and on one with statistics of a full one.
+//! statement that was seen is explained.
 
 use super::*;
 use crate::backend::{Browse, Expect, Publish, Published, Receive, Received, RequestId, Settle};
@@ -450,16 +450,19 @@ async fn no_statement_reads_a_large_table_from_end_to_end() {
         SEEN.lock().len()
     );
     let connection = connect(&path, false).unwrap();
-    assert_eq!(
-        explain(&connection),
-        Vec::<String>::new(),
-        "without statistics"
-    );
+    assert_eq!(explain(&connection), Vec::<String>::new());
+    // Somebody else's statistics of the empty tables would change that; they do not survive the next start.
     connection.execute_batch("ANALYZE").unwrap();
-    assert_eq!(
+    assert_ne!(
         explain(&connection),
         Vec::<String>::new(),
-        "with the statistics of an empty database"
+        "then dropping them is not needed any more"
     );
+    drop(connection);
+    store.close().await;
+    drop(store);
+    let store = open(&path).await.unwrap();
+    let connection = connect(&path, false).unwrap();
+    assert_eq!(explain(&connection), Vec::<String>::new());
     store.close().await;
 }

@@ -83,7 +83,7 @@ fn read_head(
     limit: u32,
 ) -> Result<VecDeque<(Message, Bytes)>> {
     let text = format!(
-        "-- receive: the head in order, by the key of ready; CROSS JOIN keeps SQLite from beginning with the messages
+        "-- receive: the head in order, by the key of ready
          SELECT {ENVELOPE}, r.available_at, r.fence, r.attempts, r.expirations, r.releases, r.redrives, m.payload
          FROM ready r CROSS JOIN message m ON m.seq = r.seq
          WHERE r.queue_id = ? ORDER BY r.rank, r.available_at, r.seq LIMIT ?"

@@ -1,7 +1,7 @@
 //! Settles and extends: the plain ack has a short cut, everything else is load → rules → write.
 
 use super::rows::failed;
-use super::writer::Cycle;
+use super::writer::{Cycle, QueueRow};
 use crate::backend::{Settle, SettleOutcome};
 use crate::error::Result;
 use crate::model::Counts;
@@ -20,7 +20,7 @@ fn one(cycle: &mut Cycle<'_>, item: &Settle) -> Result<SettleOutcome> {
     if let Action::Ack { outcome: None } = item.claim.action
         && !queue.policy.unique_key
         && item.claim.fence == 1
-        && plain_ack(cycle, item, queue.live_id)?
+        && plain_ack(cycle, item, &queue)?
     {
         return Ok(SettleOutcome::Decided(Ok(Settled::Acked {
             late: false,
@@ -41,18 +41,20 @@ fn one(cycle: &mut Cycle<'_>, item: &Settle) -> Result<SettleOutcome> {
 
 /// The common case: the first delivery, in time, in this incarnation, of a message with no key and no end of its own, whose
 /// request id is younger than a window. Exactly here the rules would say: acked, nothing to remember.
-fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, live_id: i64) -> Result<bool> {
+fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, queue: &QueueRow) -> Result<bool> {
     const FIND: &str = "-- ack: is it plain
         SELECT 1 FROM lease l CROSS JOIN message m ON m.seq = l.seq
         WHERE l.seq = ? AND l.fence = 1 AND l.expires_at > ? AND l.queue_id = ?
             AND m.key IS NULL AND m.expires_at IS NULL AND m.created_at > ?";
-    let young = cycle.now.saturating_sub(item.queue.policy.dedupe_window_ms);
+    let young = cycle.now.saturating_sub(queue.policy.dedupe_window_ms);
     let plain = cycle
         .sql
         .prepare_cached(FIND)
         .and_then(|mut s| {
-            s.query_row(params![item.id.0, cycle.now, live_id, young], |_| Ok(()))
-                .optional()
+            s.query_row(params![item.id.0, cycle.now, queue.live_id, young], |_| {
+                Ok(())
+            })
+            .optional()
         })
         .map_err(failed)?;
     if plain.is_none() {
@@ -69,8 +71,8 @@ fn plain_ack(cycle: &mut Cycle<'_>, item: &Settle, live_id: i64) -> Result<bool>
             .map_err(failed)?;
     }
     cycle.count(
-        live_id,
-        item.queue.uid,
+        queue.live_id,
+        queue.uid,
         &Counts {
             leased: -1,
             acked: 1,

@@ -1,0 +1,160 @@
+//! The command line: what each command does, in one place.
+
+mod greeting;
+mod health;
+mod key;
+mod serve;
+
+use crate::config::{Config, StoreConfig};
+use crate::demo::{self, DemoArgs, DemoWorkerArgs};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// An HTTP REST queue with explicit ack and nack.
+///
+/// Without a command it serves; `quita serve --help` explains every setting.
+#[derive(Parser)]
+#[command(name = "quita", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    serve: Config,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve until a signal to stop comes (the default)
+    Serve(Box<Config>),
+    /// Make or update the tables of the store, then end
+    Migrate(StoreConfig),
+    /// Print the description of the interface as JSON (OpenAPI)
+    Openapi,
+    /// Make, list and revoke API keys in the store itself
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Ask the server on this machine whether it is ready; the exit code says it
+    Health(HealthArgs),
+    /// Play a month of charges on a bad day: gateway failures, kill -9 of a worker and of the server, a second publisher
+    Demo(DemoArgs),
+    /// A worker of the demo
+    #[command(hide = true)]
+    DemoWorker(DemoWorkerArgs),
+}
+
+/// Whom to ask.
+#[derive(Args)]
+struct HealthArgs {
+    /// Address that the server listens on
+    #[arg(
+        long,
+        env = "QUITA_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS"
+    )]
+    listen: std::net::SocketAddr,
+}
+
+/// Runs the command that this process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    // Whatever a store makes is its owner's alone, also in a folder that was there before.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let done = match cli.command {
+        None => serve::run(cli.serve),
+        Some(Command::Serve(config)) => serve::run(*config),
+        Some(Command::Migrate(config)) => migrate(&config),
+        Some(Command::Openapi) => openapi(),
+        Some(Command::Key(command)) => key::run(command),
+        Some(Command::Health(args)) => health::run(args.listen),
+        Some(Command::Demo(args)) => return run_to_end(demo::run(args)),
+        Some(Command::DemoWorker(args)) => return run_to_end(demo::run_worker(args)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quita: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command ends with: nothing, or a sentence for the person who gave it.
+type Done = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+fn migrate(config: &StoreConfig) -> Done {
+    crate::telemetry::start(config)?;
+    small_runtime()?.block_on(async {
+        let backend = crate::store::open(config).await?;
+        backend.check().await?;
+        backend.close().await;
+        println!("{} is up to date.", config.shown_url());
+        Ok(())
+    })
+}
+
+fn openapi() -> Done {
+    println!("{}", serde_json::to_string_pretty(&crate::http::openapi())?);
+    Ok(())
+}
+
+/// For commands that decide about the exit code themselves.
+fn run_to_end(work: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            eprintln!("quita: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// For commands that do one thing after another.
+fn small_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_go_with_serve_and_without_a_command() {
+        for line in [
+            &["quita", "--listen", "0.0.0.0:1"][..],
+            &["quita", "serve", "--listen", "0.0.0.0:1"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            let config = match cli.command {
+                Some(Command::Serve(config)) => *config,
+                _ => cli.serve,
+            };
+            assert_eq!(config.listen.port(), 1);
+        }
+        assert!(Cli::try_parse_from(["quita", "--header-timeout-seconds", "0"]).is_err());
+    }
+
+    #[test]
+    fn every_setting_is_explained_and_has_a_variable() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for arg in serve.get_arguments().filter(|a| a.get_id() != "help") {
+            assert!(
+                arg.get_help().is_some() && arg.get_env().is_some(),
+                "{}",
+                arg.get_id()
+            );
+        }
+    }
+}

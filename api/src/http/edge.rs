@@ -1,0 +1,232 @@
+//! Around every handler: the request id, who calls, panics, and what every answer carries.
+//!
+//! One function instead of a stack of layers: a publish passes here forty thousand times a second.
+
+use super::docs::Route;
+use super::extract::Incoming;
+use super::problem::{Code, Problem};
+use crate::AppState;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Names a request in the answer and in the log.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+/// Longest request id that is taken over from a client.
+const MAX_REQUEST_ID_BYTES: usize = 64;
+
+/// What a handler answers.
+pub(crate) type Answered = Result<Response, Problem>;
+
+/// One route.
+pub(super) struct Endpoint {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) handler: MethodRouter<Arc<AppState>>,
+    pub(super) docs: Route,
+}
+
+/// A route for callers with credentials.
+pub(super) fn secured<F, Fut>(
+    method: Method,
+    path: &'static str,
+    handler: F,
+    docs: Route,
+) -> Endpoint
+where
+    F: Fn(Incoming) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Answered> + Send + 'static,
+{
+    let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
+        let request_id = request_id(request.headers());
+        let (parts, body) = request.into_parts();
+        let answering = async move {
+            let credentials = parts.headers.get(header::AUTHORIZATION);
+            let caller = state.auth.authenticate(credentials).await?;
+            handler(Incoming::new(state, caller, parts, body)).await
+        };
+        finish(answering, request_id).await
+    };
+    Endpoint {
+        handler: on(filter(&method), guarded),
+        method,
+        path,
+        docs,
+    }
+}
+
+/// A route for everybody.
+pub(super) fn open<F, Fut>(method: Method, path: &'static str, handler: F, docs: Route) -> Endpoint
+where
+    F: Fn(Arc<AppState>, Parts) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Answered> + Send + 'static,
+{
+    let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
+        let request_id = request_id(request.headers());
+        let (parts, body) = request.into_parts();
+        let answering = async move {
+            if !http_body::Body::is_end_stream(&body) {
+                return Err(Code::BodyNotAllowed.into());
+            }
+            handler(state, parts).await
+        };
+        finish(answering, request_id).await
+    };
+    Endpoint {
+        handler: on(filter(&method), guarded),
+        method,
+        path,
+        docs,
+    }
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    // The table of routes names only methods that the router knows.
+    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::TRACE)
+}
+
+/// `OPTIONS` is answered without any grant to other origins, every other method is refused.
+pub(super) fn with_other_methods(
+    handlers: MethodRouter<Arc<AppState>>,
+    allow: &HeaderValue,
+) -> MethodRouter<Arc<AppState>> {
+    let (for_options, for_others) = (allow.clone(), allow.clone());
+    handlers
+        .options(move |headers: HeaderMap| {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+                .headers_mut()
+                .insert(header::ALLOW, for_options.clone());
+            std::future::ready(dress(response, request_id(&headers)))
+        })
+        .fallback(move |headers: HeaderMap| {
+            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+            std::future::ready(refuse(refused, request_id(&headers)))
+        })
+}
+
+/// No such route.
+pub(super) async fn not_found(method: Method, headers: HeaderMap) -> Response {
+    let problem = if method == Method::CONNECT {
+        let allow = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
+        Problem::from(Code::MethodNotAllowed).allowing(allow)
+    } else {
+        Problem::new(Code::NotFound, "There is no such path.")
+    };
+    refuse(problem, request_id(&headers))
+}
+
+/// A refusal from outside the router, in the one shape.
+pub(crate) fn problem_at_edge(status: StatusCode, code: &str, detail: &'static str) -> Response {
+    let code = Code::parse(code).unwrap_or(if status.is_server_error() {
+        Code::Internal
+    } else {
+        Code::MalformedRequest
+    });
+    refuse(Problem::new(code, detail), new_request_id())
+}
+
+async fn finish(answering: impl Future<Output = Answered>, request_id: HeaderValue) -> Response {
+    match AssertUnwindSafe(answering).catch_unwind().await {
+        Ok(Ok(response)) => dress(response, request_id),
+        Ok(Err(problem)) => refuse(problem, request_id),
+        Err(panic) => {
+            let problem = Problem::from(Code::Internal).because(said(&*panic));
+            refuse(problem, request_id)
+        }
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panic: {}", text.unwrap_or_default())
+}
+
+fn refuse(problem: Problem, request_id: HeaderValue) -> Response {
+    let response = problem.into_response(request_id.to_str().unwrap_or_default());
+    dress(response, request_id)
+}
+
+fn dress(mut response: Response, request_id: HeaderValue) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, request_id);
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+/// The client's own id, when it is plain; else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    match headers.get(REQUEST_ID) {
+        Some(sent) if is_plain(sent.as_bytes()) => sent.clone(),
+        _ => new_request_id(),
+    }
+}
+
+fn is_plain(id: &[u8]) -> bool {
+    (1..=MAX_REQUEST_ID_BYTES).contains(&id.len())
+        && id
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
+fn new_request_id() -> HeaderValue {
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let process = PROCESS.get_or_init(rand::random);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    HeaderValue::from_str(&format!("req-{process:08x}-{number:x}"))
+        .unwrap_or(HeaderValue::from_static("req"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_request_ids_are_taken_over() {
+        let long = "a".repeat(65);
+        for (sent, kept) in [
+            ("abc-1.2_3", true),
+            ("", false),
+            ("a b", false),
+            ("a\"b", false),
+            (&*long, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(REQUEST_ID, HeaderValue::from_str(sent).unwrap());
+            assert_eq!(request_id(&headers) == sent, kept, "{sent}");
+        }
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+
+    #[tokio::test]
+    async fn a_panic_becomes_a_problem_whose_effect_is_unknown() {
+        let response = finish(async { panic!("secret") }, new_request_id()).await;
+        assert_eq!(response.status(), 500);
+        let body = axum::body::to_bytes(response.into_body(), 1 << 16)
+            .await
+            .unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (&json["code"], &json["effect"]),
+            (&"internal".into(), &"unknown".into())
+        );
+        assert!(!json.to_string().contains("secret"));
+    }
+}

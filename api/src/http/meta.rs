@@ -1,0 +1,103 @@
+//! The server itself: is it alive, is it ready, how is it used.
+
+use super::answer;
+use super::docs::{Describe, Route};
+use super::edge::Answered;
+use super::problem::{Code, Problem};
+use crate::AppState;
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::{Arc, OnceLock};
+use utoipa::ToSchema;
+
+/// The server's own state.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok` or `ready`.
+    status: &'static str,
+}
+
+pub(crate) async fn healthz(_state: Arc<AppState>, _parts: Parts) -> Answered {
+    Ok(answer::json(StatusCode::OK, &Health { status: "ok" }))
+}
+
+pub(crate) async fn readyz(state: Arc<AppState>, _parts: Parts) -> Answered {
+    if state.drain.is_draining() {
+        return Err(Code::Draining.into());
+    }
+    state.service.check().await?;
+    Ok(answer::json(StatusCode::OK, &Health { status: "ready" }))
+}
+
+pub(crate) async fn openapi_json(_state: Arc<AppState>, _parts: Parts) -> Answered {
+    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    let document = DOCUMENT.get_or_init(|| super::openapi().to_pretty_json().unwrap_or_default());
+    Ok(answer::typed(
+        StatusCode::OK,
+        "application/json",
+        document.as_str(),
+    ))
+}
+
+pub(crate) async fn docs(_state: Arc<AppState>, parts: Parts) -> Answered {
+    static CONFIG: OnceLock<Arc<utoipa_swagger_ui::Config<'static>>> = OnceLock::new();
+    let Some(file) = parts.uri.path().strip_prefix("/docs/") else {
+        // The page's own references are relative to a folder.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+        let location = HeaderValue::from_static("/docs/index.html");
+        response.headers_mut().insert(header::LOCATION, location);
+        return Ok(response);
+    };
+    let config = CONFIG.get_or_init(|| {
+        Arc::new(utoipa_swagger_ui::Config::from("/openapi.json").validator_url("none"))
+    });
+    let found = utoipa_swagger_ui::serve(file, config.clone())
+        .map_err(|error| Problem::from(Code::Internal).because(error))?;
+    let file = found.ok_or(Code::NotFound)?;
+    let mut response = Response::new(Body::from(file.bytes.into_owned()));
+    if let Ok(media_type) = HeaderValue::from_str(&file.content_type) {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, media_type);
+    }
+    Ok(response)
+}
+
+pub(crate) fn describe_healthz() -> Route {
+    Describe::open("healthz", "server", "Is the process alive?")
+        .answer::<Health>(200, "It is", json!({"status": "ok"}))
+        .build()
+}
+
+pub(crate) fn describe_readyz() -> Route {
+    Describe::open("readyz", "server", "May it be sent requests?")
+        .text("The store answers and accepts writes, and the server is not stopping.")
+        .answer::<Health>(200, "It may", json!({"status": "ready"}))
+        .problems(&[Code::Draining, Code::StorageUnavailable, Code::DiskLow])
+        .build()
+}
+
+pub(crate) fn describe_openapi() -> Route {
+    Describe::open("openapi", "server", "This document")
+        .plain_answer(200, "application/json", "OpenAPI 3.1")
+        .build()
+}
+
+pub(crate) fn describe_docs() -> Route {
+    Describe::open("docs", "server", "This document, for people")
+        .plain_answer(307, "text/html", "Where it is")
+        .build()
+}
+
+pub(crate) fn describe_docs_file() -> Route {
+    Describe::open("docsFile", "server", "A file of the page for people")
+        .path("file", "Its name", "index.html")
+        .plain_answer(200, "text/html", "The file")
+        .problems(&[Code::NotFound])
+        .build()
+}

@@ -1,0 +1,389 @@
+//! HTTP: the routes, and what every request and answer has in common.
+//!
+//! Reading order: [`routes`] (all of them, on one screen) → [`edge`] (around every handler) → [`extract`], [`fields`] and
+//! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
+//! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
+
+mod answer;
+mod dead_letters;
+pub mod docs;
+mod edge;
+mod extract;
+mod faults;
+mod fields;
+mod json;
+mod messages;
+mod meta;
+mod operator;
+mod paging;
+mod policy;
+pub mod problem;
+mod problems_page;
+mod publish;
+mod query;
+mod queues;
+mod receive;
+mod refusals;
+pub mod server;
+mod settle;
+pub mod wire;
+
+use crate::AppState;
+use axum::Router;
+use axum::routing::MethodRouter;
+use edge::{Endpoint, open, secured};
+use http::{HeaderValue, Method};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use utoipa::openapi::path::{HttpMethod, PathItem};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Paths,
+    example::ExampleBuilder, tag::TagBuilder,
+};
+
+pub(crate) use edge::problem_at_edge;
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const PATCH: Method = Method::PATCH;
+const DELETE: Method = Method::DELETE;
+
+/// Every route, with its handler and its description.
+fn routes() -> Vec<Endpoint> {
+    vec![
+        secured(
+            POST,
+            "/v1/queue/publish",
+            publish::publish,
+            publish::describe_publish(),
+        ),
+        secured(
+            POST,
+            "/v1/queue/publish-batch",
+            publish::publish_batch,
+            publish::describe_batch(),
+        ),
+        secured(
+            POST,
+            "/v1/queue/receive",
+            receive::receive,
+            receive::describe(),
+        ),
+        secured(POST, "/v1/queue/ack", settle::ack, settle::describe_ack()),
+        secured(
+            POST,
+            "/v1/queue/nack",
+            settle::nack,
+            settle::describe_nack(),
+        ),
+        secured(
+            POST,
+            "/v1/queue/release",
+            settle::release,
+            settle::describe_release(),
+        ),
+        secured(
+            POST,
+            "/v1/queue/extend",
+            settle::extend,
+            settle::describe_extend(),
+        ),
+        secured(
+            POST,
+            "/v1/queue/settle",
+            settle::settle,
+            settle::describe_settle(),
+        ),
+        secured(GET, "/v1/queues", queues::list, queues::describe_list()),
+        secured(
+            GET,
+            "/v1/queues/{queue}",
+            queues::read,
+            queues::describe_read(),
+        ),
+        secured(
+            PUT,
+            "/v1/queues/{queue}",
+            queues::put,
+            queues::describe_put(),
+        ),
+        secured(
+            PATCH,
+            "/v1/queues/{queue}",
+            queues::patch,
+            queues::describe_patch(),
+        ),
+        secured(
+            DELETE,
+            "/v1/queues/{queue}",
+            queues::delete,
+            queues::describe_delete(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/pause",
+            queues::pause,
+            queues::describe_pause(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/resume",
+            queues::resume,
+            queues::describe_resume(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/purge",
+            queues::purge,
+            queues::describe_purge(),
+        ),
+        secured(
+            GET,
+            "/v1/queues/{queue}/messages",
+            messages::browse,
+            messages::describe_browse(),
+        ),
+        secured(
+            GET,
+            "/v1/messages/{message_id}",
+            messages::read,
+            messages::describe_read(),
+        ),
+        secured(
+            POST,
+            "/v1/messages/{message_id}/cancel",
+            messages::cancel,
+            messages::describe_cancel(),
+        ),
+        secured(
+            POST,
+            "/v1/messages/{message_id}/promote",
+            messages::promote,
+            messages::describe_promote(),
+        ),
+        secured(
+            POST,
+            "/v1/messages/{message_id}/dead-letter",
+            messages::dead_letter,
+            messages::describe_dead_letter(),
+        ),
+        secured(
+            GET,
+            "/v1/queues/{queue}/dead-letters",
+            dead_letters::list,
+            dead_letters::describe_list(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/dead-letters/{message_id}/redrive",
+            dead_letters::redrive,
+            dead_letters::describe_redrive(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/dead-letters/{message_id}/discard",
+            dead_letters::discard,
+            dead_letters::describe_discard(),
+        ),
+        secured(
+            POST,
+            "/v1/queues/{queue}/redrives",
+            dead_letters::redrive_many,
+            dead_letters::describe_redrive_many(),
+        ),
+        open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
+        open(GET, "/readyz", meta::readyz, meta::describe_readyz()),
+        open(
+            GET,
+            "/openapi.json",
+            meta::openapi_json,
+            meta::describe_openapi(),
+        ),
+        open(GET, "/docs", meta::docs, meta::describe_docs()),
+        open(GET, "/docs/{*file}", meta::docs, meta::describe_docs_file()),
+        open(
+            GET,
+            "/problems",
+            problems_page::index,
+            problems_page::describe_index(),
+        ),
+        open(
+            GET,
+            "/problems/{code}",
+            problems_page::page,
+            problems_page::describe_page(),
+        ),
+    ]
+}
+
+/// All routes over one state.
+pub fn router(state: AppState) -> Router {
+    let mut by_path: BTreeMap<&str, (MethodRouter<Arc<AppState>>, Vec<Method>)> = BTreeMap::new();
+    for endpoint in routes() {
+        let (handlers, methods) = by_path.entry(endpoint.path).or_default();
+        *handlers = std::mem::take(handlers).merge(endpoint.handler);
+        methods.push(endpoint.method);
+    }
+    let mut router = Router::new();
+    for (path, (handlers, methods)) in by_path {
+        router = router.route(path, edge::with_other_methods(handlers, &allow(&methods)));
+    }
+    router.fallback(edge::not_found).with_state(Arc::new(state))
+}
+
+fn allow(methods: &[Method]) -> HeaderValue {
+    let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if names.contains(&"GET") {
+        names.push("HEAD");
+    }
+    names.push("OPTIONS");
+    HeaderValue::from_str(&names.join(", ")).unwrap_or(HeaderValue::from_static("OPTIONS"))
+}
+
+/// The description of all routes: OpenAPI 3.1.
+pub fn openapi() -> OpenApi {
+    let mut paths = Paths::new();
+    let mut components = ComponentsBuilder::new().security_scheme(
+        "bearer",
+        SecurityScheme::Http(
+            HttpBuilder::new()
+                .scheme(HttpAuthScheme::Bearer)
+                .description(Some("An API key"))
+                .build(),
+        ),
+    );
+    for endpoint in routes() {
+        // A wildcard is the router's, not OpenAPI's.
+        let path = endpoint.path.replace("{*", "{");
+        let method = match endpoint.method {
+            GET => HttpMethod::Get,
+            PUT => HttpMethod::Put,
+            PATCH => HttpMethod::Patch,
+            DELETE => HttpMethod::Delete,
+            _ => HttpMethod::Post,
+        };
+        let item = PathItem::new(method, endpoint.docs.operation);
+        match paths.paths.get_mut(&path) {
+            Some(known) => known.merge_operations(item),
+            None => drop(paths.paths.insert(path, item)),
+        }
+        for (name, schema) in endpoint.docs.schemas {
+            components = components.schema(name, schema);
+        }
+    }
+    for code in problem::Code::ALL {
+        let example = ExampleBuilder::new()
+            .summary(code.row().title)
+            .value(Some(docs::example(*code)))
+            .build();
+        components = components.example(code.as_str(), example);
+    }
+    let tag = |name: &str, text: &str| TagBuilder::new().name(name).description(Some(text)).build();
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("quita")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some("An HTTP REST queue with explicit ack and nack."))
+                .license(Some(
+                    LicenseBuilder::new()
+                        .name("Apache-2.0")
+                        .identifier(Some("Apache-2.0"))
+                        .build(),
+                ))
+                .build(),
+        )
+        .paths(paths)
+        .components(Some(components.build()))
+        .tags(Some([
+            tag("work", "Publish, receive, settle"),
+            tag("queues", "Queues and their policies"),
+            tag("messages", "Messages as operators see them"),
+            tag("dead letters", "What failed, and what is decided about it"),
+            tag("server", "The server itself"),
+        ]))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/openapi.json");
+
+    fn document() -> String {
+        openapi().to_pretty_json().unwrap() + "\n"
+    }
+
+    /// `cargo run -- openapi > openapi/openapi.json` writes the file.
+    #[test]
+    fn the_committed_openapi_document_is_what_the_code_says() {
+        let committed = std::fs::read_to_string(COMMITTED).unwrap_or_default();
+        assert!(
+            committed == document(),
+            "openapi/openapi.json differs: write it again with `quita openapi`"
+        );
+    }
+
+    #[test]
+    #[ignore = "writes the file"]
+    fn write_the_openapi_document() {
+        std::fs::write(COMMITTED, document()).unwrap();
+    }
+
+    #[test]
+    fn every_route_is_described_and_no_name_is_there_twice() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        assert_eq!(json["openapi"], "3.1.0");
+        let mut ids = HashSet::new();
+        let mut operations = 0;
+        for (path, item) in json["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                operations += 1;
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id} is there twice");
+                assert!(operation["summary"].is_string(), "{method} {path}");
+                assert!(!operation["responses"].as_object().unwrap().is_empty());
+                let secured = path.starts_with("/v1/");
+                assert_eq!(operation["security"].is_array(), secured, "{method} {path}");
+            }
+        }
+        assert_eq!(operations, routes().len());
+        let mut schemas: std::collections::HashMap<String, String> =
+            std::collections::HashMap::new();
+        for endpoint in routes() {
+            for (name, schema) in endpoint.docs.schemas {
+                let text = serde_json::to_string(&schema).unwrap();
+                if let Some(other) = schemas.insert(name.clone(), text.clone()) {
+                    assert_eq!(other, text, "two schemas are called {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reference_in_the_document_is_there() {
+        fn references(value: &serde_json::Value, found: &mut HashSet<String>) {
+            match value {
+                serde_json::Value::Object(members) => {
+                    if let Some(reference) = members.get("$ref").and_then(|r| r.as_str()) {
+                        found.insert(reference.to_owned());
+                    }
+                    members.values().for_each(|v| references(v, found));
+                }
+                serde_json::Value::Array(items) => items.iter().for_each(|v| references(v, found)),
+                _ => {}
+            }
+        }
+        let json = serde_json::to_value(openapi()).unwrap();
+        let mut found = HashSet::new();
+        references(&json, &mut found);
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(json.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Connections over the cap: answered once and closed, by a bounded number of tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+/// Connections that are being told so at once; those beyond are closed without a word.
+const AT_ONCE: usize = 128;
+/// A client that has not read its answer by then will not.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The answer as it goes over the wire.
+const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+content-type: application/problem+json\r\n\
+retry-after: 1\r\n\
+connection: close\r\n\
+content-length: 250\r\n\r\n\
+{\"type\":\"/problems/overloaded\",\"title\":\"Overloaded\",\"status\":503,\
+\"detail\":\"Too many connections are open.\",\"code\":\"overloaded\",\"retryable\":true,\"effect\":\"none\",\
+\"hint\":\"Repeat after the time in Retry-After, and use few connections for many requests.\"}";
+
+pub(super) struct TurnAway {
+    places: Arc<Semaphore>,
+}
+
+impl Default for TurnAway {
+    fn default() -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+}
+
+impl TurnAway {
+    /// Sends the answer and closes.
+    pub(super) fn answer(&self, mut stream: TcpStream) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return;
+        };
+        tokio::spawn(async move {
+            let told = async {
+                stream.write_all(ANSWER).await?;
+                linger(&mut stream).await
+            };
+            let _ = tokio::time::timeout(PATIENCE, told).await;
+            drop(place);
+        });
+    }
+}
+
+/// Says that nothing more will come and takes what the client still sends until it closes. Closing at once with bytes
+/// unread would reset the connection, and a reset can overtake the answer.
+pub(super) async fn linger(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = [0u8; 4096];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ANSWER;
+
+    #[test]
+    fn the_answer_is_a_whole_problem() {
+        let text = std::str::from_utf8(ANSWER).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("content-length: {}", body.len())),
+            "{}",
+            body.len()
+        );
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(problem["code"], "overloaded");
+    }
+}

@@ -1,0 +1,327 @@
+//! Queues and their policies.
+
+use super::{Seconds, Time, partial};
+use crate::service::dead_letters;
+use crate::service::queues::QueueView;
+use quita_storage::model::{self, Jitter, LateAck};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What a queue does with its messages. `null` = no bound.
+#[derive(Serialize, ToSchema)]
+pub struct Policy {
+    /// Length of a lease when a receive names none. 1 to 43,200.
+    pub visibility_timeout_seconds: Seconds,
+    /// Deliveries that may end in a nack or an expiration.
+    #[schema(minimum = 1, maximum = 1_000)]
+    pub max_attempts: u32,
+    /// Deliveries that may end in an expiration.
+    #[schema(minimum = 1, maximum = 1_000)]
+    pub max_lease_expirations: u32,
+    /// Releases allowed.
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub max_releases: Option<u32>,
+    /// Redrives allowed without force.
+    #[schema(minimum = 0, maximum = 100)]
+    pub max_redrives: u32,
+    /// Wait between a failure and the next attempt.
+    pub backoff: Backoff,
+    /// Delay of a publish that names none. 0 to 604,800.
+    pub delay_seconds: Seconds,
+    /// Wait of a receive that names none. 0 to 30.
+    pub wait_seconds: Seconds,
+    /// How long a request id stays taken after its message is gone. 60 to 2,592,000.
+    pub dedupe_window_seconds: Seconds,
+    /// One message per business key.
+    pub unique_key: bool,
+    /// How long a key is remembered after its message is gone. 86,400 to 315,360,000, or null.
+    pub key_retention_seconds: Option<Seconds>,
+    /// Age at which a ready message goes to the dead letters. 60 to 2,592,000.
+    pub retention_seconds: Seconds,
+    /// Age at which an undecided dead letter ends. 3,600 to 315,360,000, or null.
+    pub dead_letter_retention_seconds: Option<Seconds>,
+    /// Largest message with key and headers.
+    #[schema(minimum = 1, maximum = 262_144)]
+    pub max_message_bytes: u32,
+    /// Most messages ready, delayed and leased together.
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub max_depth: Option<u64>,
+    /// What a late ack means: `accept` or `strict`.
+    pub late_ack: &'static str,
+}
+
+impl From<&model::Policy> for Policy {
+    fn from(policy: &model::Policy) -> Self {
+        Self {
+            visibility_timeout_seconds: Seconds(policy.visibility_timeout_ms),
+            max_attempts: policy.max_attempts,
+            max_lease_expirations: policy.max_lease_expirations,
+            max_releases: policy.max_releases,
+            max_redrives: policy.max_redrives,
+            backoff: Backoff::from(&policy.backoff),
+            delay_seconds: Seconds(policy.delay_ms),
+            wait_seconds: Seconds(policy.wait_ms),
+            dedupe_window_seconds: Seconds(policy.dedupe_window_ms),
+            unique_key: policy.unique_key,
+            key_retention_seconds: policy.key_retention_ms.map(Seconds),
+            retention_seconds: Seconds(policy.retention_ms),
+            dead_letter_retention_seconds: policy.dead_letter_retention_ms.map(Seconds),
+            max_message_bytes: policy.max_message_bytes,
+            max_depth: policy.max_depth,
+            late_ack: match policy.late_ack {
+                LateAck::Accept => "accept",
+                LateAck::Strict => "strict",
+            },
+        }
+    }
+}
+
+partial! {
+    /// What of a policy a client sets.
+    PolicyInput of Policy
+}
+
+/// How the wait between attempts grows. Never above 7 days.
+#[derive(Serialize, ToSchema)]
+pub struct Backoff {
+    /// `exponential` (min(max, base · factor^(n−1)) after failure n), `fixed` or `schedule`.
+    #[serde(rename = "type")]
+    #[schema(required = false, default = "exponential")]
+    pub kind: &'static str,
+    /// With `exponential` and `fixed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_seconds: Option<Seconds>,
+    /// With `exponential`: 1 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+    /// With `exponential`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<Seconds>,
+    /// With `schedule`: 1 to 100 waits, the last one repeating.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_seconds: Option<Vec<Seconds>>,
+    /// `none`, `equal` (half of it or more) or `full` (anything from 0).
+    #[schema(required = false)]
+    pub jitter: &'static str,
+}
+
+impl From<&model::Backoff> for Backoff {
+    fn from(backoff: &model::Backoff) -> Self {
+        let word = |jitter: &Jitter| match jitter {
+            Jitter::None => "none",
+            Jitter::Equal => "equal",
+            Jitter::Full => "full",
+        };
+        let base = Self {
+            kind: "fixed",
+            base_seconds: None,
+            factor: None,
+            max_seconds: None,
+            schedule_seconds: None,
+            jitter: "none",
+        };
+        match backoff {
+            model::Backoff::Exponential {
+                base_ms,
+                factor,
+                max_ms,
+                jitter,
+            } => Self {
+                kind: "exponential",
+                base_seconds: Some(Seconds(*base_ms)),
+                factor: Some(*factor),
+                max_seconds: Some(Seconds(*max_ms)),
+                jitter: word(jitter),
+                ..base
+            },
+            model::Backoff::Fixed { base_ms, jitter } => Self {
+                base_seconds: Some(Seconds(*base_ms)),
+                jitter: word(jitter),
+                ..base
+            },
+            model::Backoff::Schedule {
+                schedule_ms,
+                jitter,
+            } => Self {
+                kind: "schedule",
+                schedule_seconds: Some(schedule_ms.iter().map(|ms| Seconds(*ms)).collect()),
+                jitter: word(jitter),
+                ..base
+            },
+        }
+    }
+}
+
+/// Exact numbers of messages by state.
+#[derive(Serialize, ToSchema)]
+pub struct QueueCounts {
+    /// Not due yet.
+    pub delayed: i64,
+    /// Can be received.
+    pub ready: i64,
+    /// Handed out.
+    pub leased: i64,
+    /// Waiting for a decision.
+    pub dead: i64,
+}
+
+/// Totals that only grow. `accepted + reopened = delayed + ready + leased + dead + acked + discarded + purged +
+/// dead_letter_expired`, always.
+#[derive(Serialize, ToSchema)]
+pub struct QueueTotals {
+    /// Messages that publishes made.
+    pub accepted: i64,
+    /// Discards undone.
+    pub reopened: i64,
+    /// Finished.
+    pub acked: i64,
+    /// Discarded or cancelled.
+    pub discarded: i64,
+    /// Gone by purge or with the queue.
+    pub purged: i64,
+    /// Ended by dead-letter retention.
+    pub dead_letter_expired: i64,
+    /// Hand-outs.
+    pub delivered: i64,
+    /// Redrives.
+    pub redriven: i64,
+}
+
+/// A queue, its policy and its exact numbers from one snapshot.
+#[derive(Serialize, ToSchema)]
+pub struct Queue {
+    /// The name.
+    #[schema(example = "orders")]
+    pub name: String,
+    /// No hand-outs while set.
+    pub paused: bool,
+    /// As in `ETag`.
+    #[schema(example = "17")]
+    pub version: String,
+    /// When it was created, or created again.
+    pub created_at: Time,
+    /// What it does with its messages.
+    pub policy: Policy,
+    /// What it holds.
+    pub counts: QueueCounts,
+    /// What went through it.
+    pub totals: QueueTotals,
+    /// Since the oldest ready message became available; null when none is ready.
+    pub oldest_ready_age_seconds: Option<Seconds>,
+    /// Since the oldest dead letter died; null when there is none.
+    pub oldest_dead_age_seconds: Option<Seconds>,
+    /// The store's time of the snapshot.
+    pub server_time: Time,
+}
+
+impl From<&QueueView> for Queue {
+    fn from(QueueView { queue, numbers }: &QueueView) -> Self {
+        let (counts, now) = (&numbers.counts, numbers.now);
+        let age = |at: Option<i64>| at.map(|at| Seconds((now - at).max(0)));
+        Self {
+            name: queue.name.to_string(),
+            paused: queue.paused,
+            version: queue.version.to_string(),
+            created_at: Time(queue.created_at),
+            policy: Policy::from(&*queue.policy),
+            counts: QueueCounts {
+                delayed: counts.delayed,
+                ready: counts.ready,
+                leased: counts.leased,
+                dead: counts.dead,
+            },
+            totals: QueueTotals {
+                accepted: counts.accepted,
+                reopened: counts.reopened,
+                acked: counts.acked,
+                discarded: counts.discarded,
+                purged: counts.purged,
+                dead_letter_expired: counts.dead_letter_expired,
+                delivered: counts.delivered,
+                redriven: counts.redriven,
+            },
+            oldest_ready_age_seconds: age(numbers.oldest_ready_at),
+            oldest_dead_age_seconds: age(numbers.oldest_dead_at),
+            server_time: Time(now),
+        }
+    }
+}
+
+/// A page of queues.
+#[derive(Serialize, ToSchema)]
+pub struct QueuePage {
+    /// In name order.
+    pub queues: Vec<Queue>,
+    /// Where the next page begins; missing when that was all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
+}
+
+/// A purge. Cannot be undone.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is read field by field")]
+pub struct Purge {
+    /// The queue's name.
+    #[schema(example = "orders")]
+    confirm: String,
+    /// Also the dead letters; needs the right to discard and a justification.
+    #[schema(default = false)]
+    dead_letters: Option<bool>,
+    /// Why. Required with `dead_letters`.
+    justification: Option<String>,
+    /// Repeating the call with the same id gives the first answer again, for 7 days.
+    client_request_id: Option<String>,
+}
+
+/// What a purge took out.
+#[derive(Serialize, ToSchema)]
+pub struct Purged {
+    /// How many messages.
+    pub purged: i64,
+}
+
+/// A redrive of the oldest dead letters.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is read field by field")]
+pub struct RedriveMany {
+    /// At most this many.
+    #[schema(minimum = 1, maximum = 1_000)]
+    limit: u32,
+    /// Repeating the call with the same id gives the first answer again, for 7 days.
+    client_request_id: Option<String>,
+}
+
+/// What a redrive did.
+#[derive(Serialize, ToSchema)]
+pub struct Redriven {
+    /// Given another round.
+    pub moved: u32,
+    /// Left: at `max_redrives`.
+    pub skipped_redrive_limit: u32,
+    /// Left: a worker has reported the work as done.
+    pub skipped_completion: u32,
+    /// Left: past their `expires_at`.
+    pub skipped_expired: u32,
+    /// Dead letters of the queue now.
+    pub remaining: i64,
+}
+
+impl From<dead_letters::Redriven> for Redriven {
+    fn from(redriven: dead_letters::Redriven) -> Self {
+        Self {
+            moved: redriven.moved,
+            skipped_redrive_limit: redriven.skipped_redrive_limit,
+            skipped_completion: redriven.skipped_completion,
+            skipped_expired: redriven.skipped_expired,
+            remaining: redriven.remaining,
+        }
+    }
+}
+
+/// An operator's call that takes nothing else.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is read field by field")]
+pub struct OperatorCall {
+    /// Repeating the call with the same id gives the first answer again, for 7 days.
+    client_request_id: Option<String>,
+}

@@ -1,0 +1,121 @@
+//! The binary as a process: what it prints, where it keeps things, and how it ends.
+
+use quita_tests::server::{Process, command};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+fn output(folder: &Path, arguments: &[&str]) -> (bool, String, String) {
+    let out = command(folder).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (out.status.success(), text(out.stdout), text(out.stderr))
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_first_start_keeps_everything_private_and_a_signal_ends_it_with_0() {
+    let folder = TempDir::new().unwrap();
+    for signal in ["TERM", "INT"] {
+        let mut process = Process::start(folder.path(), &[]);
+        let data = folder.path().join("data");
+        assert_eq!(mode(&data), 0o700);
+        for file in ["admin.key", "quita.db"] {
+            assert_eq!(mode(&data.join(file)), 0o600, "{file}");
+        }
+        let listen = process.address.to_string();
+        let (ready, said, _) = output(folder.path(), &["health", "--listen", &listen]);
+        assert!(ready && said == "ready\n");
+        let began = Instant::now();
+        process.signal(signal);
+        assert_eq!(process.wait().code(), Some(0));
+        assert!(began.elapsed() < Duration::from_secs(2));
+        let (ready, _, why) = output(folder.path(), &["health", "--listen", &listen]);
+        assert!(!ready && why.starts_with("quita: http://127.0.0.1:"));
+    }
+    let keys = output(folder.path(), &["key", "list"]).1;
+    assert_eq!(keys.lines().count(), 1, "{keys}");
+}
+
+#[test]
+fn a_second_server_on_one_file_is_refused_in_a_sentence() {
+    let folder = TempDir::new().unwrap();
+    let _first = Process::start(folder.path(), &[]);
+    let (done, _, why) = output(folder.path(), &["--listen", "127.0.0.1:0"]);
+    assert!(!done && why.contains("another process"), "{why}");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let folder = TempDir::new().unwrap();
+    let mut process = Process::start(folder.path(), &["--drain-delay-seconds", "60"]);
+    process.signal("TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    process.signal("TERM");
+    let began = Instant::now();
+    let status = process.wait();
+    assert!(began.elapsed() < Duration::from_secs(1) && status.signal().is_none());
+    assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn it_starts_again_after_a_kill() {
+    let folder = TempDir::new().unwrap();
+    let mut process = Process::start(folder.path(), &[]);
+    process.signal("KILL");
+    process.wait();
+    let key = fs::read(folder.path().join("data/admin.key")).unwrap();
+    let began = Instant::now();
+    let again = Process::start(folder.path(), &[]);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(fs::read(folder.path().join("data/admin.key")).unwrap(), key);
+    drop(again);
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked_without_showing_a_secret_twice() {
+    let folder = TempDir::new().unwrap();
+    assert!(output(folder.path(), &["migrate"]).0);
+    let (_, key, _) = output(
+        folder.path(),
+        &["key", "create", "--description", "billing"],
+    );
+    let id = key.trim().split('_').nth(1).unwrap();
+    let (_, list, _) = output(folder.path(), &["key", "list"]);
+    assert!(
+        list.contains(id)
+            && list.contains("good")
+            && list.contains("billing")
+            && !list.contains(key.trim())
+    );
+    assert!(output(folder.path(), &["key", "revoke", id]).0);
+    assert!(
+        output(folder.path(), &["key", "list"])
+            .1
+            .contains("revoked")
+    );
+    let (again, _, why) = output(folder.path(), &["key", "revoke", id]);
+    assert!(!again && why.contains(id));
+}
+
+#[test]
+fn nonsense_on_the_command_line_is_a_sentence() {
+    let folder = TempDir::new().unwrap();
+    for (arguments, word) in [
+        (&["--admin-key", "secret"][..], "whole API key"),
+        (&["--database-url", "mysql://u:geheim@h/db"], "sqlite"),
+        (&["--log-level", "quita=loud"], "log-level"),
+        (&["--idle-timeout-seconds", "0"], "seconds"),
+    ] {
+        let (done, _, why) = output(folder.path(), arguments);
+        assert!(
+            !done && why.contains(word) && !why.contains("geheim"),
+            "{why}"
+        );
+    }
+}

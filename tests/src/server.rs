@@ -1,0 +1,225 @@
+//! A server to test: inside the test's own process, or as a process of its own.
+
+use crate::wire::{Answer, Wire};
+use quita_api::Server;
+use quita_api::auth::ApiKey;
+use quita_api::config::Config;
+use quita_storage::backend::Backend;
+use quita_storage::memory;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+/// Longer than a start or a stop takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server in this process, on a port of its own.
+pub struct TestServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// A key that may everything.
+    pub key: String,
+    /// Its store.
+    pub backend: Arc<dyn Backend>,
+    server: Server,
+    _data: TempDir,
+}
+
+impl TestServer {
+    /// On an empty memory store.
+    pub async fn start() -> Self {
+        Self::start_with(memory::open(), |_| {}).await
+    }
+
+    /// On this store, with settings changed by `change`.
+    pub async fn start_with(backend: Arc<dyn Backend>, change: impl FnOnce(&mut Config)) -> Self {
+        let data = TempDir::new().unwrap();
+        let key = ApiKey::generate().unwrap().reveal().to_owned();
+        let mut config = Config::default();
+        config.store.data_dir = data.path().to_owned();
+        config.admin_key = Some(key.clone());
+        change(&mut config);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Server::start(config, backend.clone(), listener)
+            .await
+            .unwrap();
+        let address = server.address;
+        Self {
+            address,
+            key,
+            backend,
+            server,
+            _data: data,
+        }
+    }
+
+    /// A new connection.
+    pub async fn wire(&self) -> Wire {
+        Wire::to(self.address).await
+    }
+
+    /// A POST of JSON on a connection of its own.
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        let mut wire = self.wire().await;
+        wire.request("POST", path, &json_headers(&self.key), body)
+            .await;
+        wire.answer().await
+    }
+
+    /// A GET on a connection of its own.
+    pub async fn get(&self, path: &str) -> Answer {
+        let mut wire = self.wire().await;
+        wire.send(format!(
+            "GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\r\n",
+            self.key
+        ))
+        .await;
+        wire.answer().await
+    }
+
+    /// Stops it in order.
+    pub async fn stop(self) {
+        self.server.stop().await;
+    }
+
+    /// Stops it in order while the test goes on; the address and the key stay good for as long.
+    pub fn stop_meanwhile(self) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(self.stop())
+    }
+}
+
+/// Headers of a request with a JSON body.
+pub fn json_headers(key: &str) -> String {
+    format!("authorization: Bearer {key}\r\ncontent-type: application/json\r\n")
+}
+
+/// The binary as a process of its own. Killed when dropped.
+pub struct Process {
+    /// Where it listens.
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl Process {
+    /// Starts it on a free port with its data in `folder`, and waits until it is ready.
+    pub fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let address = free_address();
+        let mut command = command(folder);
+        command
+            .arg("--listen")
+            .arg(address.to_string())
+            .args(arguments);
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut process = Self { address, child };
+        let began = Instant::now();
+        while !ready(address) {
+            assert!(
+                process.child.try_wait().unwrap().is_none(),
+                "the server ended at its start"
+            );
+            assert!(began.elapsed() < PATIENCE, "the server did not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        process
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name, as `kill` takes it.
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill")
+            .args(["-s", name, &self.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(done.success());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "the server did not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary, with its data in `folder` and nothing in its environment that names another store.
+pub fn command(folder: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .env_clear()
+        .env("QUITA_DATA_DIR", folder.join("data"))
+        .current_dir(folder);
+    command
+}
+
+fn ready(address: SocketAddr) -> bool {
+    let Ok(mut stream) = std::net::TcpStream::connect(address) else {
+        return false;
+    };
+    let mut answer = String::new();
+    let asked = write!(
+        stream,
+        "GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
+    );
+    asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+}
+
+/// An address that was free a moment ago.
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+/// Builds the binary, once per test process, and says where it is.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        // target/<profile>/deps/<this test>
+        let mut folder = std::env::current_exe().unwrap();
+        folder.pop();
+        folder.pop();
+        let mut build = Command::new(env!("CARGO"));
+        build.args([
+            "build",
+            "--quiet",
+            // The same packages as the tests were built with, so that nothing is compiled twice.
+            "--workspace",
+            "--bin",
+            "quita",
+        ]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(
+            build.status().unwrap().success(),
+            "the server could not be built"
+        );
+        folder.join("quita")
+    })
+}
