@@ -49,16 +49,15 @@ pick AS MATERIALIZED (
         SELECT ctid AS tid, r.* FROM ready r WHERE r.queue_id = q.live_id AND r.rank = w.rank AND r.available_at >= w.floor
         ORDER BY r.available_at, r.seq LIMIT $10::bigint FOR UPDATE SKIP LOCKED) r
     WHERE q.current AND NOT q.paused LIMIT $10::bigint),
-measured AS MATERIALIZED (
-    SELECT p.tid, p.seq, p.fence, p.attempts, p.expirations, p.releases, p.redrives, p.available_at AS place, m.*,
-        coalesce(p.attempts < coalesce(m.max_attempts, $14::int) AND p.expirations < $15::int
-            AND coalesce(m.expires_at > clk.t, true) AND p.available_at + $16::bigint > clk.t, false) AS plain
-    FROM clk CROSS JOIN pick p LEFT JOIN LATERAL (SELECT ",
-    message_columns!(),
-    ", m.payload FROM message m WHERE m.seq = p.seq LIMIT 1) m ON m.uid IS NOT NULL),
 seen AS MATERIALIZED (
     SELECT *, (count(*) FILTER (WHERE plain) OVER w)::int AS n, coalesce(sum(size) FILTER (WHERE plain) OVER w, 0) AS bytes
-    FROM measured WINDOW w AS (ROWS UNBOUNDED PRECEDING)),
+    FROM (SELECT p.tid, p.seq, p.fence, p.attempts, p.expirations, p.releases, p.redrives, p.available_at AS place, m.*,
+            coalesce(p.attempts < coalesce(m.max_attempts, $14::int) AND p.expirations < $15::int
+                AND coalesce(m.expires_at > clk.t, true) AND p.available_at + $16::bigint > clk.t, false) AS plain
+        FROM clk CROSS JOIN pick p LEFT JOIN LATERAL (SELECT ",
+    message_columns!(),
+    ", m.payload FROM message m WHERE m.seq = p.seq LIMIT 1) m ON m.uid IS NOT NULL) measured
+    WINDOW w AS (ROWS UNBOUNDED PRECEDING)),
 d AS (
     DELETE FROM ready WHERE ctid = ANY(ARRAY(SELECT tid FROM seen WHERE plain AND (n = 1 OR bytes <= $17::bigint)))
     RETURNING seq),
@@ -453,7 +452,8 @@ impl Postgres {
 
 impl Group<'_> {
     /// Gives the messages to the receives whose slots they took.
-    fn deal(&mut self, taken: Vec<Taken>, now: Millis) {
+    fn deal(&mut self, mut taken: Vec<Taken>, now: Millis) {
+        taken.sort_by_key(|taken| taken.slot);
         let mut slots = Vec::new();
         for (receive, left) in self.left.iter().enumerate() {
             slots.extend(std::iter::repeat_n(receive, *left as usize));
