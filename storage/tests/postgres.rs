@@ -262,7 +262,7 @@ async fn work(store: Store, uid: QueueUid, race: Arc<Race>, mut turn: u64) {
             settles.push(settle(&queue, id, fence, outcome.now, action));
         }
         // Now and then too late.
-        if turn % 7 == 0 {
+        if turn.is_multiple_of(7) {
             tokio::time::sleep(Duration::from_millis(350)).await;
         }
         let batch = Batch {
@@ -406,10 +406,7 @@ async fn faulty_relay(server: String, faulty: Arc<AtomicBool>, swallowed: Arc<At
                         async move { tokio::io::copy(&mut from_client, &mut to_server).await },
                     );
                 let mut buffer = vec![0; 65_536];
-                loop {
-                    let Ok(read) = from_server.read(&mut buffer).await else {
-                        break;
-                    };
+                while let Ok(read) = from_server.read(&mut buffer).await {
                     if read == 0 {
                         break;
                     }

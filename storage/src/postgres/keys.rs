@@ -2,6 +2,7 @@
 
 use super::Postgres;
 use super::fault::{Fault, Now};
+use super::operate::durable;
 use super::rows::{broken, text};
 use crate::backend::KeyRecord;
 use crate::error::Result;
@@ -78,7 +79,7 @@ impl Postgres {
             .bind(only_first)
             .execute(&mut *tx)
             .await?;
-        tx.commit().await?;
+        durable(tx).await?;
         Ok(stored.rows_affected() == 1)
     }
 

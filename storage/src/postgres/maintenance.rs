@@ -3,10 +3,10 @@
 //! Every replica does this; rows that another one works on are skipped.
 
 use super::Postgres;
+use super::claims::FREE_ID;
 use super::drafts::{For, Wanted};
 use super::fault::{Fault, Now};
 use super::operate::AUDIT;
-use super::publish::FREE_ID;
 use super::write::Writes;
 use crate::error::Result;
 use crate::model::{DISCARD_UNDO_MS, End, Millis, OPERATION_MEMORY_MS, Policy};

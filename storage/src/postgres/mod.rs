@@ -1,7 +1,7 @@
 //! PostgreSQL: several stateless replicas on one database.
 //!
 //! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) →
-//! [`publish`], [`receive`], [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
+//! [`publish`] (with [`claims`]), [`receive`] (with [`floors`]), [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
 //! one transaction) → [`drafts`] and [`write`] (loading what `rules` works on, and writing the difference) → [`due`] (what
 //! the clock moves) → [`operate`], [`queues`], [`browse`], [`keys`] → [`maintenance`].
 //!
@@ -12,9 +12,11 @@
 //! replicas wait for each other.
 
 mod browse;
+mod claims;
 mod drafts;
 mod due;
 mod fault;
+mod floors;
 mod keys;
 mod lane;
 mod maintenance;
@@ -39,11 +41,11 @@ use crate::model::{IdMaker, MessageId, Millis, Queue, QueueUid};
 use async_trait::async_trait;
 use due::Due;
 use fault::Fault;
+use floors::Floors;
 use lane::Lane;
 use maintenance::Sweep;
 use parking_lot::Mutex;
 use queues::Cache;
-use receive::Floors;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres as Driver, Transaction};
 use std::sync::Arc;

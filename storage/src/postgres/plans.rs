@@ -2,8 +2,8 @@
 //! that were never used, nor on empty ones after a VACUUM (every store at rest), nor on full ones.
 
 use super::{
-    browse, drafts, due, keys, lane, maintenance, operate, publish, queues, receive, session,
-    settle, write,
+    browse, claims, drafts, due, keys, lane, maintenance, operate, publish, queues, receive,
+    session, settle, write,
 };
 use quita_tests::postgres;
 use serde_json::Value;
@@ -66,18 +66,18 @@ const ALL: &[&str] = &[
     operate::REPEATED_KEYS,
     operate::REPLACE,
     operate::TO_TRASH,
-    publish::CLAIM_ID,
-    publish::CLAIM_KEY,
+    claims::CLAIM_ID,
+    claims::CLAIM_KEY,
     publish::DEEP_QUEUES,
     publish::DEPTHS,
-    publish::FREE_ID,
-    publish::FREE_KEY,
+    claims::FREE_ID,
+    claims::FREE_KEY,
     publish::PUBLISH,
     publish::QUEUES,
     publish::STORE,
     publish::STORED,
-    publish::TAKEN_IDS,
-    publish::TAKEN_KEYS,
+    claims::TAKEN_IDS,
+    claims::TAKEN_KEYS,
     queues::BEHIND,
     queues::BY_NAME,
     queues::BY_UID,

@@ -17,6 +17,7 @@ use sqlx::Row;
 use sqlx::postgres::PgConnection;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+// Differs from sqlite: keys and life spans belong to the plain case, since leaving it costs four round trips.
 // q: the queues as the callers know them; young: since when a message must be published for its request id to need no
 // refresh. x: the leases that are plain, locked in order. d: success is what the DELETE returns; a lease that somebody
 // changed while this waited for its lock is not visible to it, and goes the careful way. The rest follows from d; the IN tests
