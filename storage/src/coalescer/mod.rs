@@ -128,7 +128,11 @@ impl Coalescer {
         let (answer, outcome) = oneshot::channel();
         let queue = queue.ok_or_else(|| StoreError::internal("an empty request"))?;
         self.shared.intake.push(queue, weight, bytes, job(answer))?;
-        outcome.await.unwrap_or_else(|_| Err(StoreError::CommitUnknown("the lane ended without an answer".into())))
+        outcome.await.unwrap_or_else(|_| {
+            Err(StoreError::CommitUnknown(
+                "the lane ended without an answer".into(),
+            ))
+        })
     }
 
     /// The store.
