@@ -16,12 +16,14 @@ use std::time::Duration;
 
 /// Rows per step and kind: a few milliseconds, so that callers hardly notice.
 const STEP: u32 = 500;
-/// Frames (4 KiB pages) in the WAL from which the checkpointer begins: 4 MiB.
-const PASSIVE_FRAMES: i64 = 1_000;
-/// Frames from which the writer waits for the checkpoint, so that the WAL begins anew: 256 MiB.
-const RESTART_FRAMES: i64 = 65_536;
+/// Frames (4 KiB pages) in the WAL from which it is moved into the database file and begins anew: 32 MiB. A WAL that begins
+/// anew is written over, which syncs in half the time of one that grows (0.11 ms against 0.24 ms here), and a page that was
+/// changed often meanwhile is moved once.
+const CHECKPOINT_FRAMES: i64 = 8_192;
+/// Frames from which somebody should know: a reader has kept the WAL from beginning anew. 1 GiB.
+const ALARM_FRAMES: i64 = 262_144;
 /// How often the checkpointer looks.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Writer {
     /// One step of everything; a transaction that found nothing to write costs no fsync. `true`: there is more to do now.
@@ -330,26 +332,29 @@ pub(super) fn spawn_checkpointer(inner: Weak<Inner>, path: &Path) -> Result<()> 
 }
 
 fn checkpoint(store: &Inner, connection: &Connection) {
-    let mut wal = store.path.as_os_str().to_os_string();
-    wal.push("-wal");
-    let bytes = std::fs::metadata(&wal).map_or(0, |m| m.len() as i64);
-    let frames = bytes / 4_096;
-    if frames < PASSIVE_FRAMES {
+    let step = |connection: &Connection, mode: &str| -> rusqlite::Result<(i64, i64)> {
+        connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |r| {
+            Ok((r.get(1)?, r.get(2)?))
+        })
+    };
+    let frames = step(connection, "NOOP").map_or(0, |(frames, _)| frames);
+    if frames < CHECKPOINT_FRAMES {
         return;
     }
-    let passive: rusqlite::Result<(i64, i64, i64)> =
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?))
+    // Most of it beside the writer; then the few frames that came meanwhile while nobody writes, so that all are moved and the
+    // next commit begins the WAL anew. Neither waits for a reader.
+    let moved = step(connection, "PASSIVE")
+        .map_err(super::rows::failed)
+        .and_then(|_| {
+            store.write(|writer| step(writer.connection(), "PASSIVE").map_err(super::rows::failed))
         });
-    match passive {
-        Ok((_, log, _)) if log >= RESTART_FRAMES => {
-            let restarted = store.write(|writer| Ok(writer.checkpoint()));
-            if !matches!(restarted, Ok(true)) {
-                tracing::warn!(
-                    frames = log,
-                    "the WAL could not begin anew: a reader has been open for long"
-                );
-            }
+    match moved {
+        Ok((frames, moved)) if frames > ALARM_FRAMES => {
+            tracing::warn!(
+                frames,
+                moved,
+                "the WAL cannot begin anew: a reader has been open for long"
+            );
         }
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "a checkpoint failed"),

@@ -261,14 +261,6 @@ impl Writer {
             .map_err(failed)
     }
 
-    /// Checkpoints everything while nobody writes. `true`: all frames are in the database file.
-    pub(super) fn checkpoint(&self) -> bool {
-        let busy: rusqlite::Result<i64> =
-            self.connection
-                .query_row("PRAGMA wal_checkpoint(RESTART)", [], |r| r.get(0));
-        matches!(busy, Ok(0))
-    }
-
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
     }
