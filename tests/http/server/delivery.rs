@@ -129,9 +129,9 @@ async fn a_message_for_a_client_that_hung_up_while_it_waited_goes_to_another_at_
         ask(&mut gone, 30_000, 200).await;
         soon("it waits", || service.coalescer().wakeup().waiting() == 1).await;
         if reset {
-            gone.reset()
+            gone.reset();
         } else {
-            drop(gone)
+            drop(gone);
         }
         publish(&service, 10).await;
         let began = std::time::Instant::now();

@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 /// A time-out that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
 /// One that it never reaches.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Bounds that no case reaches by accident.
 fn wide() -> Bounds {

@@ -50,7 +50,7 @@ async fn while_draining_every_answer_closes_its_connection_and_requests_still_su
 #[tokio::test]
 async fn readiness_ends_at_once_and_the_socket_after_the_delay() {
     let server = TestServer::start_with(memory::open(), |config| {
-        config.drain_delay_seconds = SHORT * 3
+        config.drain_delay_seconds = SHORT * 3;
     })
     .await;
     let address = server.address;
@@ -76,7 +76,7 @@ async fn eight_servers_share_a_store_and_its_first_key() {
     let starts = (0..8).map(|_| {
         let (backend, key) = (backend.clone(), key.clone());
         tokio::spawn(TestServer::start_with(backend, |config| {
-            config.admin_key = Some(key)
+            config.admin_key = Some(key);
         }))
     });
     let mut servers = Vec::new();
