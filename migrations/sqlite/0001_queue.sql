@@ -186,6 +186,16 @@ CREATE TABLE dedupe (
     PRIMARY KEY (uid, digest)
 ) STRICT, WITHOUT ROWID;
 
+-- The youngest request ids in the order they were claimed; they move to `dedupe` in the order of its key.
+-- Differs from postgres: there they go into `dedupe` at once.
+CREATE TABLE dedupe_young (
+    seq         INTEGER PRIMARY KEY,
+    uid         INTEGER NOT NULL,
+    digest      BLOB NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    kept_from   INTEGER NOT NULL
+) STRICT;
+
 -- Keys of unique_key queues. keep_until is set when the message ends; NULL while it lives or when kept for ever.
 CREATE TABLE unique_key (
     uid         INTEGER NOT NULL,

@@ -21,14 +21,15 @@ fn incarnations(sql: &Connection, uid: QueueUid) -> Option<Incarnations> {
         .ok()
 }
 
-/// A page of one state. The time was passed before, so a row's table is its state.
-pub(super) fn page(sql: &Connection, browse: &Browse) -> Result<Page> {
+/// A page of one state. The time was passed before, so a row's table is its state. `owner` is the message that has the asked
+/// request id.
+pub(super) fn page(sql: &Connection, browse: &Browse, owner: Option<MessageId>) -> Result<Page> {
     let Some(own) = incarnations(sql, browse.queue) else {
         return Ok(Page::default());
     };
     let limit = browse.limit as usize;
     let found = if browse.key.is_some() || browse.request_id.is_some() {
-        by_name(sql, browse)?
+        by_name(sql, browse, owner)?
     } else {
         in_order(sql, own, browse)?
     };
@@ -69,25 +70,20 @@ fn matches(listed: &Listed, browse: &Browse) -> bool {
 }
 
 /// The messages with the asked key or request id, in id order: few, and all states; the caller picks.
-fn by_name(sql: &Connection, browse: &Browse) -> Result<Vec<MessageId>> {
+fn by_name(sql: &Connection, browse: &Browse, owner: Option<MessageId>) -> Result<Vec<MessageId>> {
     const KEY: &str = "-- browse by key
         SELECT seq FROM keyed WHERE uid = ? AND key = ? AND seq > ? ORDER BY seq LIMIT ?";
-    const REQUEST_ID: &str = "-- browse by request id
-        SELECT seq FROM dedupe WHERE uid = ? AND digest = ? AND seq > ?";
     let after = browse.after.map_or(i64::MIN, |c| c.id.0);
-    let id = |r: &rusqlite::Row<'_>| r.get(0).map(MessageId);
-    match (&browse.key, &browse.request_id) {
-        (_, Some(request)) => sql.prepare_cached(REQUEST_ID).and_then(|mut s| {
-            s.query_map(params![browse.queue.0, &request.digest[..], after], id)?
-                .collect()
-        }),
-        (Some(key), None) => sql.prepare_cached(KEY).and_then(|mut s| {
-            s.query_map(params![browse.queue.0, &**key, after, browse.limit + 1], id)?
-                .collect()
-        }),
-        (None, None) => Ok(Vec::new()),
+    if browse.request_id.is_some() {
+        return Ok(owner.filter(|id| id.0 > after).into_iter().collect());
     }
-    .map_err(failed)
+    let Some(key) = &browse.key else {
+        return Ok(Vec::new());
+    };
+    let values = params![browse.queue.0, &**key, after, browse.limit + 1];
+    sql.prepare_cached(KEY)
+        .and_then(|mut s| s.query_map(values, |r| r.get(0).map(MessageId))?.collect())
+        .map_err(failed)
 }
 
 fn in_order(sql: &Connection, own: Incarnations, browse: &Browse) -> Result<Vec<MessageId>> {

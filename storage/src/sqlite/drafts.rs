@@ -602,7 +602,7 @@ impl Cycle<'_> {
 
     /// Writes the end of a message: what is remembered of it, and what goes with it.
     pub(super) fn write_end(
-        &self,
+        &mut self,
         loaded: &Loaded,
         before: &Message,
         ended: &Ended,
@@ -657,7 +657,7 @@ impl Cycle<'_> {
 
     /// Starts the time after which the request id and the key of a message that left are free again.
     fn free_ids(
-        &self,
+        &mut self,
         loaded: &Loaded,
         message: &Message,
         ended_at: Millis,
@@ -673,15 +673,9 @@ impl Cycle<'_> {
         let window = queue.policy.dedupe_window_ms;
         let kept_from = rules::request_id_kept_from(envelope.created_at, ended_at, window);
         // Mostly the row's own time keeps the id long enough.
-        if let Some(digest) = loaded
-            .digest
-            .as_ref()
-            .filter(|_| kept_from != envelope.created_at)
-        {
-            let sql = "UPDATE dedupe SET kept_from = ? WHERE uid = ? AND digest = ? AND seq = ?";
-            self.sql
-                .prepare_cached(sql)?
-                .execute(params![kept_from, uid, digest, id])?;
+        let digest = loaded.digest.as_deref().and_then(|d| d.try_into().ok());
+        if let Some(digest) = digest.filter(|_| kept_from != envelope.created_at) {
+            self.keep_request_id((envelope.queue, digest), id, kept_from)?;
         }
         Ok(())
     }

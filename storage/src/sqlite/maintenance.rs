@@ -29,20 +29,21 @@ impl Writer {
     /// One step of everything; a transaction that found nothing to write costs no fsync. `true`: there is more to do now.
     pub(super) fn maintain(&mut self, now: Option<Millis>) -> Result<bool> {
         let now = self.catch_up(now)?;
+        let moving = self.move_young_ids(now)?;
         let (more, _, _) = self.transact(Some(now), |cycle| {
             let mut more = clear_trash(cycle)?;
             more |= expire_dead(cycle)?;
             more |= forget_discarded(cycle)?;
             more |= forget_ends(cycle)?;
             sweep_request_ids(cycle)?;
-            Ok(more)
+            Ok(more || moving)
         })?;
         Ok(more)
     }
 }
 
 /// Takes one message out for good that was purged at `at`.
-pub(super) fn clear(cycle: &Cycle<'_>, id: MessageId, at: Millis) -> Result<()> {
+pub(super) fn clear(cycle: &mut Cycle<'_>, id: MessageId, at: Millis) -> Result<()> {
     let Some(loaded) = cycle.load(id)? else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer.
 //!
 //! Reading order: this file (open, close, who runs where) → [`writer`] (one transaction and one fsync per cycle) →
-//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message, write what the rules made of it) → [`due`] →
+//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message, write what the rules made of it) → [`request_ids`] → [`due`] →
 //! [`operate`] → [`queues`], [`browse`], [`keys`], [`maintenance`], [`rows`].
 //!
 //! Why rusqlite and not sqlx here: the writer runs about ten statements per cycle, and sqlx moves each of them to another
@@ -20,6 +20,7 @@ mod plans;
 mod publish;
 mod queues;
 mod receive;
+mod request_ids;
 mod rows;
 mod settle;
 mod writer;
@@ -294,8 +295,15 @@ impl Backend for Sqlite {
     }
 
     async fn browse(&self, browse: Browse, now: Option<Millis>) -> Result<Page> {
-        self.settle_time(now).await?;
-        self.with_reader(move |connection| browse::page(connection, &browse))
+        let asked = browse.request_id.as_ref().map(|r| (browse.queue, r.digest));
+        let owner = self
+            .with_writer(move |writer| {
+                writer.catch_up(now)?;
+                asked.map_or(Ok(None), |id| writer.request_id(id))
+            })
+            .await?
+            .map(|taken| MessageId(taken.seq));
+        self.with_reader(move |connection| browse::page(connection, &browse, owner))
             .await
     }
 

@@ -4,11 +4,12 @@
 //! two items with one id get the answers they would have had one after the other without any further care.
 
 use super::drafts::Incarnations;
+use super::request_ids::Taken;
 use super::rows::failed;
 use super::writer::{Cycle, QueueRow};
 use crate::backend::{Duplicate, Publish, Published};
 use crate::error::Result;
-use crate::model::{Counts, End, Envelope, Life, MessageId, Millis, Place, State};
+use crate::model::{Counts, End, Envelope, Life, MessageId, Place, State};
 use crate::rules::{self, Message};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
@@ -42,57 +43,36 @@ fn one(cycle: &mut Cycle<'_>, item: &Publish) -> Result<Published> {
 
 /// Takes the request id for `id`, or says what it was used for.
 fn claim_request_id(
-    cycle: &Cycle<'_>,
+    cycle: &mut Cycle<'_>,
     item: &Publish,
     id: MessageId,
     queue: &QueueRow,
 ) -> Result<Option<Published>> {
-    const CLAIM: &str = "-- publish: claim the request id
-        INSERT INTO dedupe (uid, digest, seq, fingerprint, kept_from) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
-    const FIND: &str = "-- publish: who has the request id
-        SELECT seq, fingerprint, kept_from FROM dedupe WHERE uid = ? AND digest = ?";
-    const TAKE_OVER: &str = "-- publish: take over a free request id
-        UPDATE dedupe SET seq = ?, fingerprint = ?, kept_from = ? WHERE uid = ? AND digest = ?";
     let Some(request) = &item.request_id else {
         return Ok(None);
     };
-    let uid = queue.uid.0;
-    let values = params![uid, &request.digest[..], id.0, item.fingerprint, cycle.now];
-    if cycle
-        .sql
-        .prepare_cached(CLAIM)
-        .and_then(|mut s| s.execute(values))
-        .map_err(failed)?
-        == 1
-    {
-        return Ok(None);
+    let request_id = (queue.uid, request.digest);
+    if let Some(taken) = cycle.find_request_id(request_id)? {
+        let owner = MessageId(taken.seq);
+        let window = queue.policy.dedupe_window_ms;
+        let free = rules::request_id_is_free(taken.kept_from, window, cycle.now);
+        if !free || is_there(cycle, owner)? {
+            if taken.fingerprint != item.fingerprint {
+                return Ok(Some(Published::Conflict { id: owner }));
+            }
+            return Ok(Some(Published::Duplicate(duplicate(
+                cycle, owner, false, true,
+            )?)));
+        }
+        cycle.release_request_id(request_id, taken.seq)?;
     }
-    let (seq, fingerprint, kept_from): (i64, i64, Millis) = cycle
-        .sql
-        .prepare_cached(FIND)
-        .and_then(|mut s| {
-            s.query_row(params![uid, &request.digest[..]], |r| {
-                Ok((r.get(0)?, r.get(1)?, r.get(2)?))
-            })
-        })
-        .map_err(failed)?;
-    let owner = MessageId(seq);
-    let free = rules::request_id_is_free(kept_from, queue.policy.dedupe_window_ms, cycle.now);
-    if free && !is_there(cycle, owner)? {
-        let values = params![id.0, item.fingerprint, cycle.now, uid, &request.digest[..]];
-        cycle
-            .sql
-            .prepare_cached(TAKE_OVER)
-            .and_then(|mut s| s.execute(values))
-            .map_err(failed)?;
-        return Ok(None);
-    }
-    if fingerprint != item.fingerprint {
-        return Ok(Some(Published::Conflict { id: owner }));
-    }
-    Ok(Some(Published::Duplicate(duplicate(
-        cycle, owner, false, true,
-    )?)))
+    let taken = Taken {
+        seq: id.0,
+        fingerprint: item.fingerprint,
+        kept_from: cycle.now,
+    };
+    cycle.claim_request_id(request_id, taken)?;
+    Ok(None)
 }
 
 /// Takes the business key for `id` in a queue with `unique_key`, or finds the message that has it.
@@ -128,18 +108,11 @@ fn claim_key(
     duplicate(cycle, MessageId(seq), true, fingerprint == item.fingerprint).map(Some)
 }
 
-fn release_request_id(cycle: &Cycle<'_>, item: &Publish, id: MessageId) -> Result<()> {
-    let Some(request) = &item.request_id else {
-        return Ok(());
-    };
-    let values = params![item.queue.uid.0, &request.digest[..], id.0];
-    let sql = "DELETE FROM dedupe WHERE uid = ? AND digest = ? AND seq = ?";
-    cycle
-        .sql
-        .prepare_cached(sql)
-        .and_then(|mut s| s.execute(values))
-        .map(|_| ())
-        .map_err(failed)
+fn release_request_id(cycle: &mut Cycle<'_>, item: &Publish, id: MessageId) -> Result<()> {
+    match &item.request_id {
+        Some(request) => cycle.release_request_id((item.queue.uid, request.digest), id.0),
+        None => Ok(()),
+    }
 }
 
 fn release_key(cycle: &Cycle<'_>, item: &Publish, id: MessageId, queue: &QueueRow) -> Result<()> {

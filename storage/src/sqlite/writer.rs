@@ -1,5 +1,6 @@
 //! The one writer: a cycle is one transaction with one fsync and carries every kind of operation.
 
+use super::request_ids::{Id, Taken, Young};
 use super::rows::failed;
 use super::{due, publish, queues, receive, settle};
 use crate::backend::{Batch, BatchOutcome, Facts, Moved, Stir};
@@ -48,6 +49,7 @@ pub(super) struct Known {
     pub(super) counts: HashMap<i64, (QueueUid, Counts)>,
     /// No row is due before this.
     pub(super) next_due: Millis,
+    pub(super) young: Young,
     pub(super) dedupe_cursor: Option<(QueueUid, Vec<u8>)>,
 }
 
@@ -70,6 +72,8 @@ pub(super) struct Cycle<'w> {
     pub(super) stir: Stir,
     /// Changes of numbers, per incarnation; added to [`Known::counts`] after the commit.
     pending: HashMap<i64, (QueueUid, Counts)>,
+    /// Request ids that this transaction claimed or let go of.
+    pub(super) young: HashMap<Id, Option<Taken>>,
     /// Queue rows that this transaction changed; taken over after the commit.
     pub(super) changed: Vec<QueueRow>,
 }
@@ -79,6 +83,7 @@ impl Writer {
         let facts = queues::facts(&connection)?;
         let mut known = Known::default();
         queues::load(&connection, &mut known)?;
+        known.young = Young::load(&connection)?;
         let floor: Option<Millis> = connection
             .query_row("SELECT max(at) FROM counter", [], |r| r.get(0))
             .map_err(failed)?;
@@ -130,6 +135,7 @@ impl Writer {
             ids: &mut self.ids,
             stir: Stir::default(),
             pending: HashMap::new(),
+            young: HashMap::new(),
             changed: Vec::new(),
         };
         let result = work(&mut cycle).and_then(|value| {
@@ -139,6 +145,7 @@ impl Writer {
         let Cycle {
             stir,
             pending,
+            young,
             changed,
             ..
         } = cycle;
@@ -151,6 +158,9 @@ impl Writer {
         };
         if let Err(error) = self.execute("COMMIT") {
             return Err(self.commit_failed(error));
+        }
+        for (id, taken) in young {
+            self.known.young.take_over(id, taken);
         }
         self.take_over(pending, changed);
         Ok((value, stir, now))
