@@ -12,8 +12,8 @@
 
 use crate::error::Result;
 use crate::model::{
-    Backoff, Counts, Delivered, End, Ended, Limit, MessageId, Millis, Policy, Queue, QueueUid,
-    Reason, State,
+    Backoff, Counts, Delivered, End, Ended, MessageId, Millis, Policy, Queue, QueueUid, Reason,
+    State,
 };
 use crate::rules::Message;
 use crate::rules::operate::{Act, ActRefused};
@@ -647,9 +647,4 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Finishes what is under way and closes the store.
     async fn close(&self);
-}
-
-/// The bound as it is written in answers.
-pub fn limit_name(limit: Option<Limit>) -> Option<&'static str> {
-    limit.map(Limit::as_str)
 }

@@ -70,13 +70,6 @@ impl Wakeup {
         }
     }
 
-    /// Wakes everybody.
-    pub fn everyone(&self) {
-        for slot in self.slots.lock().values() {
-            slot.line.notify_waiters();
-        }
-    }
-
     /// The queues that somebody waits for.
     pub fn queues(&self) -> Vec<QueueUid> {
         self.slots.lock().keys().copied().collect()

@@ -74,8 +74,6 @@ pub struct Draft {
     pub records: Vec<Record>,
     /// What changed in the totals. The gauges follow from the places.
     pub tally: Tally,
-    /// A justification, reason or completion was attached to a place that did not change.
-    pub touched: bool,
 }
 
 /// Totals that grew.

@@ -425,7 +425,6 @@ fn remember(draft: &mut Draft, fence: i32, outcome: Option<Arc<str>>) {
         && message.completion.is_none()
     {
         message.completion = Some(Completion { fence, outcome });
-        draft.touched = true;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer.
 //!
 //! Reading order: this file (open, close, who runs where) → [`writer`] (one transaction and one fsync per cycle) →
-//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message, write what the rules made of it) → [`request_ids`] → [`due`] →
+//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message) and [`mod@write`] (write what the rules made of it) → [`request_ids`] → [`due`] →
 //! [`operate`] → [`queues`], [`browse`], [`keys`], [`maintenance`], [`rows`].
 //!
 //! Why rusqlite and not sqlx here: the writer runs about ten statements per cycle, and sqlx moves each of them to another
@@ -23,6 +23,7 @@ mod receive;
 mod request_ids;
 mod rows;
 mod settle;
+mod write;
 mod writer;
 
 use crate::backend::{

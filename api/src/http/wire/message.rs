@@ -2,8 +2,8 @@
 
 use super::{Time, partial, raw_json};
 use crate::service::messages;
-use quita_storage::backend::{Detail, Listed, limit_name};
-use quita_storage::model::{Delivered, Place, Queue};
+use quita_storage::backend::{Detail, Listed};
+use quita_storage::model::{Delivered, Limit, Place, Queue};
 use quita_storage::rules::Message as StoredMessage;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -201,7 +201,7 @@ impl MessageSummary {
 fn dead_letter(dead: &quita_storage::model::Dead) -> DeadLetter {
     DeadLetter {
         reason: dead.reason.as_str(),
-        limit: limit_name(dead.limit),
+        limit: dead.limit.map(Limit::as_str),
         died_at: Time(dead.died_at),
         error_code: dead.error_code.as_deref().map(str::to_owned),
         edited: dead.edited,
