@@ -330,12 +330,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the file"]
-    fn write_the_openapi_document() {
-        std::fs::write(COMMITTED, document()).unwrap();
-    }
-
-    #[test]
     fn every_route_is_described_and_no_name_is_there_twice() {
         let json = serde_json::to_value(openapi()).unwrap();
         assert_eq!(json["openapi"], "3.1.0");
