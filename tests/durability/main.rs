@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test whose setting fails has to stop")]
 
 mod replicas;
+mod restart;
 mod storm;

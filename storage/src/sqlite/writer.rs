@@ -409,3 +409,36 @@ pub(super) fn add(to: &mut Counts, delta: &Counts) {
     to.delivered += delta.delivered;
     to.redriven += delta.redriven;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{Call, Expect, Operation};
+    use crate::clock;
+    use crate::sqlite::open;
+
+    #[tokio::test]
+    async fn the_clock_never_runs_backwards_also_over_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clock.db");
+        let ahead = clock::wall() + 3_600_000;
+        let store = open(&path).await.unwrap();
+        let put = Operation::PutQueue {
+            name: "q".into(),
+            policy: Box::default(),
+            expect: Expect::Anything,
+        };
+        store
+            .operate(&Call::default(), put, Some(ahead))
+            .await
+            .unwrap();
+        let behind = store.apply(&Batch::default(), None).await.unwrap();
+        assert_eq!(behind.now, ahead, "the wall clock is an hour behind");
+        store.close().await;
+        drop(store);
+        let store = open(&path).await.unwrap();
+        let after = store.apply(&Batch::default(), None).await.unwrap();
+        assert_eq!(after.now, ahead);
+        store.close().await;
+    }
+}
