@@ -12,8 +12,8 @@
 
 use crate::error::Result;
 use crate::model::{
-    Backoff, Counts, Delivered, End, Ended, MessageId, Millis, Policy, Queue, QueueUid, Reason,
-    State,
+    Backoff, Counts, Delivered, End, Ended, MessageId, Millis, Place, Policy, Queue, QueueUid,
+    Reason, State,
 };
 use crate::rules::Message;
 use crate::rules::operate::{Act, ActRefused};
@@ -464,6 +464,20 @@ pub struct Cursor {
     pub at: Millis,
     /// The message.
     pub id: MessageId,
+}
+
+impl Cursor {
+    /// Where a message stands in the listing of its state.
+    pub fn of(message: &Message) -> Self {
+        let (priority, at) = match &message.place {
+            Place::Ready { available_at } => (message.envelope.priority, *available_at),
+            Place::Delayed { due_at } => (0, *due_at),
+            Place::Dead(dead) => (0, dead.died_at),
+            Place::Leased(_) | Place::Discarded(_) => (0, 0),
+        };
+        let id = message.envelope.id;
+        Self { priority, at, id }
+    }
 }
 
 /// A page of a listing.

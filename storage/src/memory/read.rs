@@ -3,7 +3,6 @@
 use super::state::State;
 use crate::backend::{Browse, Cursor, Detail, Listed, Page, QueueNumbers};
 use crate::model::{End, Ended, MessageId, Millis, Place, Queue, QueueUid, State as Whereabouts};
-use crate::rules::Message;
 
 impl State {
     pub(super) fn queues_after(&self, after: Option<&str>, limit: u32) -> Vec<Queue> {
@@ -76,7 +75,7 @@ impl State {
                 && browse.reason.is_none_or(|wanted| reason == Some(wanted));
             if wanted {
                 items.push((
-                    cursor(&message),
+                    Cursor::of(&message),
                     Listed {
                         message,
                         size: row.payload.len() as u32,
@@ -139,37 +138,6 @@ impl State {
             ),
             message: seen.message,
         })
-    }
-}
-
-fn cursor(message: &Message) -> Cursor {
-    let id = message.envelope.id;
-    match &message.place {
-        Place::Ready { available_at } => Cursor {
-            priority: message.envelope.priority,
-            at: *available_at,
-            id,
-        },
-        Place::Delayed { due_at } => Cursor {
-            priority: 0,
-            at: *due_at,
-            id,
-        },
-        Place::Leased(_) => Cursor {
-            priority: 0,
-            at: 0,
-            id,
-        },
-        Place::Dead(dead) => Cursor {
-            priority: 0,
-            at: dead.died_at,
-            id,
-        },
-        Place::Discarded(discarded) => Cursor {
-            priority: 0,
-            at: discarded.discarded_at,
-            id,
-        },
     }
 }
 

@@ -157,15 +157,15 @@ impl Postgres {
             .map(|row| Ok(MessageId(row.try_get(0)?)))
             .collect::<Result<_, sqlx::Error>>()?;
         let mut items = self.listed(connection, &found, browse).await?;
-        items.sort_by_key(|listed| order(&cursor(&listed.message)));
+        items.sort_by_key(|listed| order(&Cursor::of(&listed.message)));
         if let Some(after) = &browse.after {
-            items.retain(|listed| order(&cursor(&listed.message)) > order(after));
+            items.retain(|listed| order(&Cursor::of(&listed.message)) > order(after));
         }
         let more = items.len() > browse.limit as usize;
         items.truncate(browse.limit as usize);
         let next = items
             .last()
-            .map(|listed| cursor(&listed.message))
+            .map(|listed| Cursor::of(&listed.message))
             .filter(|_| more);
         Ok(Page { items, next })
     }
@@ -302,20 +302,6 @@ fn matches(message: &Message, browse: &Browse) -> bool {
             .as_ref()
             .is_none_or(|id| request_id == Some(&id.text))
         && browse.reason.is_none_or(|wanted| reason == Some(wanted))
-}
-
-fn cursor(message: &Message) -> Cursor {
-    let (priority, at) = match &message.place {
-        Place::Ready { available_at } => (message.envelope.priority, *available_at),
-        Place::Delayed { due_at } => (0, *due_at),
-        Place::Dead(dead) => (0, dead.died_at),
-        Place::Leased(_) | Place::Discarded(_) => (0, 0),
-    };
-    Cursor {
-        priority,
-        at,
-        id: message.envelope.id,
-    }
 }
 
 fn order(cursor: &Cursor) -> (Reverse<u8>, Millis, MessageId) {

@@ -40,7 +40,7 @@ pub(super) fn page(sql: &Connection, browse: &Browse, owner: Option<MessageId>) 
         let Some(listed) = listed(sql, own, id)? else {
             continue;
         };
-        page.next = Some(cursor(&listed));
+        page.next = Some(Cursor::of(&listed.message));
         if matches(&listed, browse) {
             page.items.push(listed);
         }
@@ -148,33 +148,6 @@ fn listed(sql: &Connection, own: Incarnations, id: MessageId) -> Result<Option<L
         size,
         last,
     }))
-}
-
-fn cursor(listed: &Listed) -> Cursor {
-    let message = &listed.message;
-    let id = message.envelope.id;
-    match &message.place {
-        Place::Ready { available_at } => Cursor {
-            priority: message.envelope.priority,
-            at: *available_at,
-            id,
-        },
-        Place::Delayed { due_at } => Cursor {
-            priority: 0,
-            at: *due_at,
-            id,
-        },
-        Place::Dead(dead) => Cursor {
-            priority: 0,
-            at: dead.died_at,
-            id,
-        },
-        Place::Leased(_) | Place::Discarded(_) => Cursor {
-            priority: 0,
-            at: 0,
-            id,
-        },
-    }
 }
 
 /// Everything about one message.
