@@ -10,11 +10,14 @@
 //! **Staleness.** Items carry the [`Queue`] as the caller knows it. When the store knows a newer version, the item comes
 //! back as stale and nothing happened to it. A store that surely knows the present version may decide a settle by it instead.
 
+use crate::audit::{AuditEntry, AuditPage, AuditQuery};
+use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::error::Result;
 use crate::model::{
     Backoff, Counts, Delivered, End, Ended, MessageId, Millis, Place, Policy, Queue, QueueUid,
-    Reason, State,
+    State,
 };
+use crate::redrives::{Redrive, RedriveId, RedriveListing, RedrivePlan, Steer, Stepped};
 use crate::rules::Message;
 use crate::rules::operate::{Act, ActRefused};
 use crate::rules::settle::{Claim, Refused, Settled};
@@ -251,6 +254,8 @@ pub struct Call {
     pub fingerprint: i64,
     /// What the operator wrote.
     pub justification: Option<Arc<str>>,
+    /// `Request-Id` of the HTTP request, for the audit row.
+    pub http_request: Option<Arc<str>>,
 }
 
 /// Something an operator does. One transaction: look up the request id, act, write the audit row, remember the answer.
@@ -265,12 +270,41 @@ pub enum Operation {
         /// The decision.
         act: Act,
     },
-    /// The oldest dead letters of a queue, at most `limit`.
-    RedriveOldest {
+    /// Change a dead letter's payload or headers. Id, request id, key and fingerprint stay as they were published.
+    Edit {
+        /// Must be the message's queue.
+        queue: QueueUid,
+        /// The message.
+        id: MessageId,
+        /// The revision that the caller changed; another one is there: [`OperationRefused::RevisionConflict`].
+        base: i32,
+        /// The whole new JSON text.
+        payload: Bytes,
+        /// The new headers, as one JSON object's text; `None` = none.
+        headers: Option<Arc<str>>,
+    },
+    /// Put a dead letter's payload and headers back to what they were when it died, as a new revision.
+    UndoEdit {
+        /// Must be the message's queue.
+        queue: QueueUid,
+        /// The message.
+        id: MessageId,
+    },
+    /// Freeze which dead letters of a queue a bulk decision is about.
+    Select {
         /// Whose.
         queue: QueueUid,
-        /// 1 to 1,000.
-        limit: u32,
+        /// Which.
+        filter: Box<DeadFilter>,
+    },
+    /// Begin a bulk decision.
+    StartRedrive(Box<RedrivePlan>),
+    /// Change a bulk decision that is under way.
+    SteerRedrive {
+        /// Which.
+        id: RedriveId,
+        /// How.
+        steer: Steer,
     },
     /// Everything that waits or is leased, in one step at any depth.
     Purge {
@@ -330,18 +364,24 @@ pub enum Answer {
         /// A remembered completion took effect instead.
         acked_superseded: bool,
     },
-    /// Dead letters were given another round.
-    Redriven {
-        /// How many.
-        moved: u32,
-        /// At or above `max_redrives`.
-        skipped_redrive_limit: u32,
-        /// A worker has reported the work as done.
-        skipped_completion: u32,
-        /// Past their `expires_at`.
-        skipped_expired: u32,
-        /// Dead letters that are left.
-        remaining: i64,
+    /// The dead letter is changed.
+    Edited {
+        /// The message.
+        id: i64,
+        /// The revision that is there now.
+        revision: i32,
+        /// It differs from what it was when it died.
+        edited: bool,
+    },
+    /// The selection is made.
+    Selected {
+        /// Its number.
+        id: i64,
+    },
+    /// The bulk decision has begun, or is changed.
+    Redrive {
+        /// Its number.
+        id: i64,
     },
     /// Messages were taken out.
     Purged {
@@ -394,7 +434,35 @@ pub enum OperationRefused {
     KeysNotUnique,
     /// The request id was used for another call.
     RequestIdConflict,
+    /// It is not a discarded dead letter.
+    NotDiscarded,
+    /// It was discarded too long ago: its payload is gone.
+    PayloadGone,
+    /// Its key must be unique and belongs to another message now.
+    KeyTaken,
+    /// Nobody has changed it since it died.
+    NotEdited,
+    /// Somebody else has changed it meanwhile.
+    RevisionConflict,
+    /// It was changed [`MAX_REVISIONS`] times.
+    RevisionLimit,
+    /// No such selection.
+    SelectionNotFound,
+    /// The selection is too old.
+    SelectionExpired,
+    /// The operator expects another number of messages than the selection has.
+    CountMismatch {
+        /// What the selection has.
+        actual: i64,
+    },
+    /// No such redrive.
+    RedriveNotFound,
+    /// The redrive is in a final state.
+    RedriveFinished,
 }
+
+/// Changes of one dead letter's payload, at most.
+pub const MAX_REVISIONS: i32 = 20;
 
 impl From<ActRefused> for OperationRefused {
     fn from(refused: ActRefused) -> Self {
@@ -407,6 +475,9 @@ impl From<ActRefused> for OperationRefused {
             ActRefused::RedriveLimit => Self::RedriveLimit,
             ActRefused::CompletionRemembered => Self::CompletionRemembered,
             ActRefused::Expired => Self::Expired,
+            ActRefused::NotDiscarded => Self::NotDiscarded,
+            ActRefused::PayloadGone => Self::PayloadGone,
+            ActRefused::NotEdited => Self::NotEdited,
         }
     }
 }
@@ -447,8 +518,6 @@ pub struct Browse {
     pub key: Option<Arc<str>>,
     /// Only the message with this request id.
     pub request_id: Option<RequestId>,
-    /// Only dead letters with this reason.
-    pub reason: Option<Reason>,
     /// Continue behind this place.
     pub after: Option<Cursor>,
     /// At most this many.
@@ -514,22 +583,32 @@ pub struct Detail {
     /// Its deliveries, oldest first: the first 10 and the last 100, and the one in flight is not among them.
     pub deliveries: Vec<Delivered>,
     /// What operators did, oldest first.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<AuditEntry>,
+    /// What operators made of its payload, oldest first, beginning with revision 0; empty when nobody ever changed it.
+    pub revisions: Vec<Revision>,
     /// Key under which the end is remembered.
     pub key: Option<Arc<str>>,
 }
 
-/// One audit row of a message.
+/// One state of a payload that an operator changed. Kept as long as the payload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// When.
+pub struct Revision {
+    /// 0 = as published.
+    pub number: i32,
+    /// When; for revision 0, when it was published.
     pub at: Millis,
-    /// Who.
+    /// Who; empty for revision 0.
     pub actor: Arc<str>,
-    /// What, as a word.
-    pub action: Arc<str>,
     /// Why.
-    pub justification: Option<Arc<str>>,
+    pub reason: Option<Arc<str>>,
+    /// The revision with the content that it had when it died.
+    pub floor: i32,
+    /// It took a change back.
+    pub undo: bool,
+    /// The JSON text.
+    pub payload: Bytes,
+    /// One JSON object's text.
+    pub headers: Option<Arc<str>>,
 }
 
 /// An API key as stored: never the secret.
@@ -556,6 +635,22 @@ pub struct Facts {
     pub epoch: i32,
     /// Seals receipts.
     pub receipt_secret: [u8; 32],
+}
+
+/// How long records are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Audit rows, finished redrives, and what is left of discarded dead letters.
+    pub audit_ms: Millis,
+}
+
+impl Default for Keep {
+    /// 400 days: a year and the audit of it.
+    fn default() -> Self {
+        Self {
+            audit_ms: 34_560_000_000,
+        }
+    }
 }
 
 /// What [`Backend::move_due`] did.
@@ -632,18 +727,46 @@ pub trait Backend: Send + Sync + 'static {
     /// embedded store has nobody to ask about and answers nothing.
     async fn poll(&self, waiting: &[QueueUid]) -> Result<Vec<QueueUid>>;
 
+    /// A page of dead letters by time of death, time passed.
+    async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page>;
+
+    /// The `limit` largest groups of dead letters that failed alike, of these queues or of all.
+    async fn dead_groups(
+        &self,
+        queues: Option<&[QueueUid]>,
+        filter: &DeadFilter,
+        limit: u32,
+        now: Option<Millis>,
+    ) -> Result<DeadGroups>;
+
+    /// A selection while it is remembered: at least until it expires, and as long as a redrive of it.
+    async fn selection(&self, id: SelectionId) -> Result<Option<Selection>>;
+
+    /// A bulk decision while it is remembered, as long as audit rows.
+    async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>>;
+
+    /// Bulk decisions, the youngest first.
+    async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>>;
+
+    /// Lets the bulk decision that is due first make one step of at most [`STEP`](crate::rules::bulk::STEP) messages. On several
+    /// replicas at once, each one is stepped by one of them at a time.
+    async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped>;
+
+    /// A page of audit rows.
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage>;
+
     /// Background work, bounded per call: purged incarnations, free request ids, records of ends that are over, dead-letter
-    /// retention. `true`: there is more to do now.
-    async fn maintain(&self, now: Option<Millis>) -> Result<bool>;
+    /// retention, old audit rows. `true`: there is more to do now.
+    async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool>;
 
     /// All API keys, revoked ones included.
     async fn keys(&self) -> Result<Vec<KeyRecord>>;
 
-    /// Stores a key. With `only_first`, only when there is none yet; answers whether it was stored.
-    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool>;
+    /// Stores a key and writes its audit row. With `only_first`, only when there is none yet; answers whether it was stored.
+    async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool>;
 
-    /// Revokes a key; `false` when there is none of this id that is not revoked.
-    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool>;
+    /// Revokes a key and writes its audit row; `false` when there is none of this id that is not revoked.
+    async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool>;
 
     /// What the store said at open.
     fn facts(&self) -> &Facts;

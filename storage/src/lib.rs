@@ -1,7 +1,8 @@
 //! # quita-storage: the queue itself
 //!
 //! Reading order: [`model`] (the nouns) → [`rules`] (what may happen to a message, as pure functions) → [`backend`] (what
-//! a store must do, in plural operations) → [`coalescer`] (how many requests become one commit) → [`wakeup`] (who waits for
+//! a store must do, in plural operations; [`dead_letters`], [`redrives`] and [`audit`] have the nouns of the operators' desk) →
+//! [`coalescer`] (how many requests become one commit) → [`wakeup`] (who waits for
 //! which queue) → [`memory`] (the smallest complete store: the specification) → [`sqlite`] and [`postgres`], file by file
 //! beside each other.
 //!
@@ -16,14 +17,17 @@ use error::{Result, StoreError};
 use std::path::Path;
 use std::sync::Arc;
 
+pub mod audit;
 pub mod backend;
 pub mod clock;
 pub mod coalescer;
+pub mod dead_letters;
 pub mod error;
 pub mod memory;
 pub mod model;
 pub mod postgres;
 pub mod receipt;
+pub mod redrives;
 pub mod rules;
 pub mod sqlite;
 pub mod timer;

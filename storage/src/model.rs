@@ -57,29 +57,40 @@ impl MessageId {
 
     /// Reads the written form; `None` for anything that this type never writes.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix("msg_")?.as_bytes();
-        if digits.len() != 13 {
-            return None;
-        }
-        let mut value: u128 = 0;
-        for digit in digits {
-            let position = BASE32.iter().position(|b| b == digit)?;
-            value = (value << 5) | position as u128;
-        }
-        i64::try_from(value).ok().map(Self)
+        read_number("msg_", text).map(Self)
     }
 }
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = *b"msg_0000000000000";
-        let mut rest = self.0 as u64;
-        for slot in text[4..].iter_mut().rev() {
-            *slot = BASE32[(rest & 31) as usize];
-            rest >>= 5;
-        }
-        f.write_str(std::str::from_utf8(&text).unwrap_or("msg_"))
+        write_number("msg_", self.0, f)
     }
+}
+
+/// Writes a number as a prefix and 13 characters of lower-case Crockford base32.
+pub(crate) fn write_number(prefix: &str, number: i64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut text = [b'0'; 13];
+    let mut rest = number as u64;
+    for slot in text.iter_mut().rev() {
+        *slot = BASE32[(rest & 31) as usize];
+        rest >>= 5;
+    }
+    f.write_str(prefix)?;
+    f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+}
+
+/// Back from [`write_number`]; `None` for anything that it never writes.
+pub(crate) fn read_number(prefix: &str, text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(prefix)?.as_bytes();
+    if digits.len() != 13 {
+        return None;
+    }
+    let mut value: u128 = 0;
+    for digit in digits {
+        let position = BASE32.iter().position(|b| b == digit)?;
+        value = (value << 5) | position as u128;
+    }
+    i64::try_from(value).ok()
 }
 
 /// Makes [`MessageId`]s that rise, whatever the clock does.
@@ -325,7 +336,7 @@ pub enum Place {
     Leased(Lease),
     /// Waits for a decision.
     Dead(Dead),
-    /// Decided by an operator, payload still kept.
+    /// Decided by an operator.
     Discarded(Discarded),
 }
 
@@ -383,13 +394,17 @@ pub struct Dead {
     pub edited: bool,
     /// Code of the last failure, for listing and grouping.
     pub error_code: Option<Arc<str>>,
+    /// Dead letters that failed alike have the same: see [`crate::rules::group`]. 0 = died before there were groups.
+    pub group: i64,
 }
 
-/// A dead letter that an operator discarded, while its payload is kept.
+/// A dead letter that an operator discarded. Its payload is kept for [`DISCARD_UNDO_MS`], all the rest as long as audit rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discarded {
     /// When.
     pub discarded_at: Millis,
+    /// The payload is still there, so the discard can be undone.
+    pub payload_kept: bool,
     /// The dead letter it was.
     pub dead: Dead,
 }
@@ -424,8 +439,22 @@ macro_rules! coded_enum {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
             }
         }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&text).ok_or_else(|| serde::de::Error::custom(concat!("not a ", stringify!($name))))
+            }
+        }
     };
 }
+pub(crate) use coded_enum;
 
 coded_enum! {
     /// Why a message is dead.
@@ -442,6 +471,33 @@ coded_enum! {
         Expired = 5 => "expired",
         /// An operator took it out.
         Operator = 6 => "operator",
+    }
+}
+
+impl Reason {
+    /// What the last delivery's end was, in the words of the deliveries. One to one with the reason.
+    pub fn failure_kind(self) -> &'static str {
+        match self {
+            Self::MaxAttempts => "nack",
+            Self::PermanentFailure => "permanent",
+            Self::LeaseExpired | Self::ReleaseLimit | Self::Expired | Self::Operator => {
+                self.as_str()
+            }
+        }
+    }
+}
+
+coded_enum! {
+    /// Why a dead letter is left undone.
+    DiscardCode {
+        /// What it asks for is not wanted any more.
+        NotApplicable = 1 => "not_applicable",
+        /// Something else did the work.
+        Duplicate = 2 => "duplicate",
+        /// A later message replaces it.
+        Superseded = 3 => "superseded",
+        /// The loss is taken.
+        WrittenOff = 4 => "written_off",
     }
 }
 

@@ -1,10 +1,11 @@
 //! The store's time as this process knows it, and the loops that act on it.
 //!
-//! Three loops, each of which survives any error of the store and begins again after a pause:
+//! Four loops, each of which survives any error of the store and begins again after a pause:
 //! [`Timer::run_due`] moves what the clock has moved, at the moment it is due; [`Timer::run_maintenance`] does background
-//! work; [`Timer::run_poll`] asks, on behalf of waiting receives, for messages that other replicas made ready.
+//! work; [`Timer::run_redrives`] lets bulk decisions go on; [`Timer::run_poll`] asks, on behalf of waiting receives, for
+//! messages that other replicas made ready.
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Keep};
 use crate::clock;
 use crate::model::Millis;
 use crate::wakeup::Wakeup;
@@ -40,6 +41,7 @@ struct Known {
 pub struct Timer {
     known: Mutex<Known>,
     changed: Notify,
+    redrives: Notify,
 }
 
 impl Default for Timer {
@@ -53,6 +55,7 @@ impl Default for Timer {
                 stirred: now,
             }),
             changed: Notify::new(),
+            redrives: Notify::new(),
         }
     }
 }
@@ -123,9 +126,9 @@ impl Timer {
     }
 
     /// Clears, folds and sweeps in small steps. Never returns.
-    pub async fn run_maintenance(backend: Arc<dyn Backend>) {
+    pub async fn run_maintenance(backend: Arc<dyn Backend>, keep: Keep) {
         loop {
-            let pause = match backend.maintain(None).await {
+            let pause = match backend.maintain(&keep, None).await {
                 // More to do, but in between the store belongs to the callers.
                 Ok(true) => Duration::from_millis(5),
                 Ok(false) => MAINTENANCE,
@@ -136,6 +139,42 @@ impl Timer {
             };
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Lets bulk decisions go on, at the moment their next step is due, and looks for those of other replicas at least twice a
+    /// second. Never returns. After a step of a redrive without a rate limit the store belongs to the callers for twice as
+    /// long as the step took.
+    pub async fn run_redrives(self: Arc<Self>, backend: Arc<dyn Backend>, wakeup: Arc<Wakeup>) {
+        loop {
+            let began = Instant::now();
+            let nap = match backend.step_redrives(None).await {
+                Ok(stepped) => {
+                    wakeup.stir(&stepped.stir);
+                    let due = stepped.next_at.map_or(LONGEST_NAP, |at| {
+                        Duration::from_millis((at - stepped.now).max(0) as u64)
+                    });
+                    let courtesy = if stepped.stepped {
+                        began.elapsed() * 2
+                    } else {
+                        Duration::ZERO
+                    };
+                    due.min(LONGEST_NAP).max(courtesy)
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a redrive could not go on");
+                    AFTER_ERROR
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(nap) => {}
+                () = self.redrives.notified() => {}
+            }
+        }
+    }
+
+    /// A redrive began or was changed here: look at once.
+    pub fn nudge_redrives(&self) {
+        self.redrives.notify_one();
     }
 
     /// Asks for messages that other replicas made ready, while receives wait here. Never returns.

@@ -1,25 +1,33 @@
 //! The smallest complete store: everything in maps behind one lock, nothing on disk. The executable specification.
 //!
 //! Reading order: [`state`] (the maps; load a [`Draft`](crate::rules::Draft), store it back) → [`batch`] (publish, receive,
-//! settle) → [`operate`] (what operators do) → [`read`] (numbers, listings) → [`sweep`] (what time alone does).
+//! settle) → [`operate`] (what operators do), [`dead_letters`] and [`redrives`] (their desk) → [`read`] (numbers, listings) →
+//! [`sweep`] (what time alone does).
 //!
 //! Nothing is kept that can be counted: gauges are recounted from the messages each time, and a purge walks over all of
 //! them. So every operation is as slow as the store is full, and as easy to believe. The other stores are compared with
 //! this one, step by step.
 
 mod batch;
+mod dead_letters;
 mod operate;
 mod read;
+mod redrives;
 mod state;
 mod sweep;
 
+use crate::audit::{AuditPage, AuditQuery};
 use crate::backend::{
-    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane, Moved,
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, Keep, KeyRecord, Kinds, Lane, Moved,
     Operated, Operation, Page, QueueNumbers,
 };
+use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::error::Result;
 use crate::model::{MessageId, Millis, Queue, QueueUid};
+use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
+use crate::rules::trail::Trail;
 use async_trait::async_trait;
+use operate::On;
 use parking_lot::Mutex;
 use state::State;
 use std::sync::Arc;
@@ -98,8 +106,42 @@ impl Backend for Memory {
         Ok(Vec::new())
     }
 
-    async fn maintain(&self, now: Option<Millis>) -> Result<bool> {
-        self.state.lock().maintain(now);
+    async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page> {
+        Ok(self.state.lock().dead_letters(listing, now))
+    }
+
+    async fn dead_groups(
+        &self,
+        queues: Option<&[QueueUid]>,
+        filter: &DeadFilter,
+        limit: u32,
+        now: Option<Millis>,
+    ) -> Result<DeadGroups> {
+        Ok(self.state.lock().dead_groups(queues, filter, limit, now))
+    }
+
+    async fn selection(&self, id: SelectionId) -> Result<Option<Selection>> {
+        Ok(self.state.lock().selections.get(&id).cloned())
+    }
+
+    async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>> {
+        Ok(self.state.lock().redrives.get(&id).cloned())
+    }
+
+    async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>> {
+        Ok(self.state.lock().redrives_of(listing))
+    }
+
+    async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped> {
+        Ok(self.state.lock().step_redrives(now))
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
+        Ok(self.state.lock().audit_page(query))
+    }
+
+    async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
+        self.state.lock().maintain(keep, now);
         Ok(false)
     }
 
@@ -107,16 +149,19 @@ impl Backend for Memory {
         Ok(self.state.lock().api_keys.values().cloned().collect())
     }
 
-    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool> {
-        let keys = &mut self.state.lock().api_keys;
-        if keys.contains_key(&key.id) || (only_first && !keys.is_empty()) {
+    async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
+        let mut state = self.state.lock();
+        if state.api_keys.contains_key(&key.id) || (only_first && !state.api_keys.is_empty()) {
             return Ok(false);
         }
-        keys.insert(key.id.clone(), key);
+        let now = state.clock.now(None);
+        let trail = Trail::key_created(&key);
+        state.audit(call, "create_key", On::default(), trail, now);
+        state.api_keys.insert(key.id.clone(), key);
         Ok(true)
     }
 
-    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
+    async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
         let mut state = self.state.lock();
         let now = state.clock.now(now);
         let Some(key) = state
@@ -127,6 +172,13 @@ impl Backend for Memory {
             return Ok(false);
         };
         key.revoked_at = Some(now);
+        state.audit(
+            call,
+            "revoke_key",
+            On::default(),
+            Trail::key_revoked(id),
+            now,
+        );
         Ok(true)
     }
 

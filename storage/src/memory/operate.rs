@@ -1,15 +1,14 @@
 //! What operators do: look the request id up, act, write the audit row, remember the answer.
 
-use super::state::{AuditRow, QueueRow, Remembered, State, TakenKey};
-use crate::backend::{
-    Answer, Call, Decision, Expect, Operated, Operation, OperationRefused as No, Stir,
-};
+use super::state::{QueueRow, Remembered, State, TakenKey};
+use crate::audit::AuditEntry;
+use crate::backend::{Answer, Call, Expect, Operated, Operation, OperationRefused as No, Stir};
 use crate::model::{
-    Counts, MessageId, Millis, OPERATION_MEMORY_MS, Place, Policy, Queue, QueueUid,
-    State as Whereabouts,
+    Counts, MessageId, Millis, OPERATION_MEMORY_MS, Policy, Queue, QueueUid, State as Whereabouts,
 };
-use crate::rules::Message;
+use crate::redrives::RedriveId;
 use crate::rules::operate::{Act, ActRefused, Acted, act};
+use crate::rules::trail::Trail;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -73,10 +72,14 @@ impl State {
         match operation {
             Operation::Act { queue, id, act } => {
                 let there = self.messages.get(&id).map(|r| r.message.envelope.queue);
-                if there.is_none() || queue.is_some_and(|q| Some(q) != there) {
+                let there = there.ok_or(No::MessageNotFound)?;
+                if queue.is_some_and(|q| q != there) || self.present(there).is_err() {
                     return Err(No::MessageNotFound);
                 }
-                let acted = self.act(call, id, &act, now, stir)?;
+                if act == Act::Reopen && !self.key_is_free(id) {
+                    return Err(No::KeyTaken);
+                }
+                let acted = self.act(call, id, &act, None, now, stir)?;
                 let state = self
                     .messages
                     .get(&id)
@@ -88,26 +91,39 @@ impl State {
                     acked_superseded: acted == Acted::AckedSuperseded,
                 })
             }
-            Operation::RedriveOldest { queue, limit } => {
-                self.redrive_oldest(call, queue, limit, now, stir)
-            }
+            Operation::Edit {
+                queue,
+                id,
+                base,
+                payload,
+                headers,
+            } => self.edit(call, queue, id, Some((base, payload, headers)), now),
+            Operation::UndoEdit { queue, id } => self.edit(call, queue, id, None, now),
+            Operation::Select { queue, filter } => self.select(queue, *filter, now),
+            Operation::StartRedrive(plan) => self.start_redrive(call, *plan, now),
+            Operation::SteerRedrive { id, steer } => self.steer_redrive(call, id, steer, now),
             Operation::Purge {
                 queue,
                 dead_letters,
             } => {
                 self.present(queue)?.view.version += 1;
-                self.audit(call, "purge", None, now);
-                Ok(Answer::Purged {
-                    purged: self.purge(queue, dead_letters, now),
-                })
+                let purged = self.purge(queue, dead_letters, now);
+                let trail = Trail::purged(purged, dead_letters);
+                self.audit(call, "purge", On::queue(queue), trail, now);
+                Ok(Answer::Purged { purged })
             }
             Operation::Pause { queue, paused } => {
                 let row = self.present(queue)?;
-                if row.view.paused != paused {
+                let before = row.view.paused;
+                if before != paused {
                     row.view.paused = paused;
                     row.view.version += 1;
+                    let (trail, word) = (
+                        Trail::paused(before, paused),
+                        if paused { "pause" } else { "resume" },
+                    );
+                    self.audit(call, word, On::queue(queue), trail, now);
                 }
-                self.audit(call, if paused { "pause" } else { "resume" }, None, now);
                 Ok(Answer::Queue {
                     uid: queue.0,
                     created: false,
@@ -135,24 +151,26 @@ impl State {
                 let row = self.present(queue)?;
                 row.view.version += 1;
                 row.deleted = true;
-                self.audit(call, "delete_queue", None, now);
+                let trail = Trail::purged(purged, true);
+                self.audit(call, "delete_queue", On::queue(queue), trail, now);
                 Ok(Answer::Deleted { purged })
             }
         }
     }
 
-    fn present(&mut self, queue: QueueUid) -> Result<&mut QueueRow, No> {
+    pub(super) fn present(&mut self, queue: QueueUid) -> Result<&mut QueueRow, No> {
         self.queues
             .get_mut(&queue)
             .filter(|q| !q.deleted)
             .ok_or(No::QueueNotFound)
     }
 
-    fn act(
+    pub(super) fn act(
         &mut self,
         call: &Call,
         id: MessageId,
         what: &Act,
+        redrive: Option<RedriveId>,
         now: Millis,
         stir: &mut Stir,
     ) -> Result<Acted, ActRefused> {
@@ -162,71 +180,27 @@ impl State {
             .as_ref()
             .map(|m| self.policy(m.envelope.queue))
             .unwrap_or_default();
+        let before = draft.message.clone();
         let acted = act(&mut draft, what, &policy, now);
+        let trail = before
+            .as_ref()
+            .map(|before| Trail::acted(before, what, draft.message.as_ref()))
+            .unwrap_or_default();
         // Also after a refusal: what time had done by itself is filed.
         self.store(id, draft, now, stir);
-        if acted.is_ok() {
-            self.audit(call, what.as_str(), Some(id), now);
+        if let (Ok(_), Some(before)) = (&acted, before) {
+            let queue = before.envelope.queue;
+            let on = On {
+                queue: Some(queue),
+                message: Some(id),
+                redrive,
+            };
+            self.audit(call, what.as_str(), on, trail, now);
+            if *what == Act::Reopen {
+                self.take_ids_again(id);
+            }
         }
         acted
-    }
-
-    /// Oldest first; those that must be skipped are counted and do not use up the limit.
-    fn redrive_oldest(
-        &mut self,
-        call: &Call,
-        queue: QueueUid,
-        limit: u32,
-        now: Millis,
-        stir: &mut Stir,
-    ) -> Result<Answer, No> {
-        self.present(queue)?;
-        let died_at = |m: &Message| {
-            if let Place::Dead(dead) = &m.place {
-                Some(dead.died_at)
-            } else {
-                None
-            }
-        };
-        let mut dead: Vec<(Millis, MessageId)> = self
-            .messages_of(queue)
-            .into_iter()
-            .filter_map(|id| {
-                self.messages
-                    .get(&id)
-                    .and_then(|r| died_at(&r.message))
-                    .map(|at| (at, id))
-            })
-            .collect();
-        dead.sort_unstable();
-        let (mut moved, mut at_limit, mut completed, mut expired) = (0, 0, 0, 0);
-        for (_, id) in &dead {
-            if moved == limit {
-                break;
-            }
-            match self.act(
-                call,
-                *id,
-                &Act::Redrive {
-                    force: false,
-                    expires_in_ms: None,
-                },
-                now,
-                stir,
-            ) {
-                Ok(_) => moved += 1,
-                Err(ActRefused::RedriveLimit) => at_limit += 1,
-                Err(ActRefused::CompletionRemembered) => completed += 1,
-                Err(_) => expired += 1,
-            }
-        }
-        Ok(Answer::Redriven {
-            moved,
-            skipped_redrive_limit: at_limit,
-            skipped_completion: completed,
-            skipped_expired: expired,
-            remaining: dead.len() as i64 - i64::from(moved),
-        })
     }
 
     fn put_queue(
@@ -264,6 +238,7 @@ impl State {
             self.take_live_keys(uid)?;
         }
         let same = there.is_some_and(|q| *q.policy == policy);
+        let trail = Trail::policy(there.map(|q| &*q.policy), &policy);
         let view = Queue {
             uid,
             name: name.clone(),
@@ -284,12 +259,10 @@ impl State {
                 totals,
             },
         );
-        self.audit(
-            call,
-            if created { "create_queue" } else { "put_queue" },
-            None,
-            now,
-        );
+        let word = if created { "create_queue" } else { "put_queue" };
+        if !same {
+            self.audit(call, word, On::queue(uid), trail, now);
+        }
         Ok(Answer::Queue {
             uid: uid.0,
             created,
@@ -317,22 +290,36 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn audit(
-        &mut self,
-        call: &Call,
-        action: &str,
-        message: Option<MessageId>,
-        now: Millis,
-    ) {
-        let (actor, justification) = (call.actor.clone(), call.justification.clone());
-        self.audit.push(AuditRow {
-            message,
-            decision: Decision {
-                at: now,
-                actor,
-                action: action.into(),
-                justification,
-            },
+    pub(super) fn audit(&mut self, call: &Call, action: &str, on: On, trail: Trail, now: Millis) {
+        self.audit.push(AuditEntry {
+            id: self.audit.last().map_or(1, |last| last.id + 1),
+            at: now,
+            actor: call.actor.clone(),
+            action: action.into(),
+            queue: on.queue,
+            message: on.message,
+            redrive: on.redrive,
+            reason: call.justification.clone(),
+            before: trail.before.map(Into::into),
+            after: trail.after.map(Into::into),
+            http_request: call.http_request.clone(),
         });
+    }
+}
+
+/// What an audit row is about.
+#[derive(Clone, Copy, Default)]
+pub(super) struct On {
+    pub(super) queue: Option<QueueUid>,
+    pub(super) message: Option<MessageId>,
+    pub(super) redrive: Option<RedriveId>,
+}
+
+impl On {
+    pub(super) fn queue(queue: QueueUid) -> Self {
+        Self {
+            queue: Some(queue),
+            ..Self::default()
+        }
     }
 }

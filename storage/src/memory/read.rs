@@ -3,6 +3,7 @@
 use super::state::State;
 use crate::backend::{Browse, Cursor, Detail, Listed, Page, QueueNumbers};
 use crate::model::{End, Ended, MessageId, Millis, Place, Queue, QueueUid, State as Whereabouts};
+use crate::rules::Message;
 
 impl State {
     pub(super) fn queues_after(&self, after: Option<&str>, limit: u32) -> Vec<Queue> {
@@ -57,11 +58,6 @@ impl State {
             let Some((message, row)) = seen.message.zip(self.messages.get(&id)) else {
                 continue;
             };
-            let reason = if let Place::Dead(dead) = &message.place {
-                Some(dead.reason)
-            } else {
-                None
-            };
             let wanted = message.state() == browse.state
                 && browse.state != Whereabouts::Ended
                 && browse
@@ -71,8 +67,7 @@ impl State {
                 && browse
                     .request_id
                     .as_ref()
-                    .is_none_or(|id| row.digest == Some(id.digest))
-                && browse.reason.is_none_or(|wanted| reason == Some(wanted));
+                    .is_none_or(|id| row.digest == Some(id.digest));
             if wanted {
                 items.push((
                     Cursor::of(&message),
@@ -124,14 +119,17 @@ impl State {
         Some(Detail {
             queue,
             ended: discarded.or(record.map(|r| r.ended.clone())),
-            payload: row.map(|r| r.payload.clone()),
+            payload: row
+                .filter(|r| payload_is_kept(&r.message))
+                .map(|r| r.payload.clone()),
             deliveries: seen.history,
             decisions: self
                 .audit
                 .iter()
                 .filter(|a| a.message == Some(id))
-                .map(|a| a.decision.clone())
+                .cloned()
                 .collect(),
+            revisions: self.revisions.get(&id).cloned().unwrap_or_default(),
             key: row.map_or_else(
                 || record.and_then(|r| r.key.clone()),
                 |r| r.message.envelope.key.clone(),
@@ -139,6 +137,10 @@ impl State {
             message: seen.message,
         })
     }
+}
+
+fn payload_is_kept(message: &Message) -> bool {
+    !matches!(&message.place, Place::Discarded(discarded) if !discarded.payload_kept)
 }
 
 fn order(cursor: &Cursor) -> (std::cmp::Reverse<u8>, Millis, MessageId) {

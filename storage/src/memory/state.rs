@@ -1,11 +1,14 @@
 //! The maps, and the two steps that every change is made of: load a draft, store it back.
 
-use crate::backend::{Answer, KeyRecord, Stir};
+use crate::audit::AuditEntry;
+use crate::backend::{Answer, KeyRecord, Revision, Stir};
 use crate::clock::Monotone;
+use crate::dead_letters::{Selection, SelectionId};
 use crate::model::{
     Counts, Delivered, End, Ended, HISTORY_HEAD, HISTORY_TAIL, IdMaker, MessageId, Millis, Place,
     Policy, Queue, QueueUid,
 };
+use crate::redrives::{Redrive, RedriveId};
 use crate::rules::{self, Draft, Message, Record};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -16,7 +19,7 @@ pub(super) struct State {
     pub(super) ids: IdMaker,
     /// By number; a deleted queue stays, since ids, keys and totals belong to its name.
     pub(super) queues: BTreeMap<QueueUid, QueueRow>,
-    /// Every message that is somewhere; a discarded one while its payload is kept.
+    /// Every message that is somewhere; a discarded one as long as audit rows.
     pub(super) messages: BTreeMap<MessageId, Row>,
     /// Deliveries that ended, by fence: of messages that are there and of ends that are remembered.
     pub(super) history: BTreeMap<MessageId, Vec<Delivered>>,
@@ -29,7 +32,17 @@ pub(super) struct State {
     /// Answers to operator calls.
     pub(super) operations: BTreeMap<Arc<str>, Remembered>,
     /// What operators did, oldest first.
-    pub(super) audit: Vec<AuditRow>,
+    pub(super) audit: Vec<AuditEntry>,
+    /// Payloads that operators changed.
+    pub(super) revisions: BTreeMap<MessageId, Vec<Revision>>,
+    /// Number of the latest selection: the present generation of dead letters. Never used again.
+    pub(super) generation: i64,
+    pub(super) selections: BTreeMap<SelectionId, Selection>,
+    /// The generation in which each dead letter died or was last changed: it is in the selections after it.
+    pub(super) generations: BTreeMap<MessageId, i64>,
+    pub(super) redrives: BTreeMap<RedriveId, Redrive>,
+    /// By which redrive a message was moved last, and as which one of its.
+    pub(super) redriven: BTreeMap<MessageId, (RedriveId, i64)>,
     pub(super) api_keys: BTreeMap<Arc<str>, KeyRecord>,
 }
 
@@ -74,11 +87,6 @@ pub(super) struct Remembered {
     pub(super) at: Millis,
 }
 
-pub(super) struct AuditRow {
-    pub(super) message: Option<MessageId>,
-    pub(super) decision: crate::backend::Decision,
-}
-
 impl State {
     pub(super) fn new(tag: u16) -> Self {
         Self {
@@ -92,6 +100,12 @@ impl State {
             unique_keys: BTreeMap::new(),
             operations: BTreeMap::new(),
             audit: Vec::new(),
+            revisions: BTreeMap::new(),
+            generation: 0,
+            selections: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            redrives: BTreeMap::new(),
+            redriven: BTreeMap::new(),
             api_keys: BTreeMap::new(),
         }
     }
@@ -194,6 +208,7 @@ impl State {
                 {
                     self.free_ids(id, now);
                 }
+                self.note_death(id, &before, &message);
                 if let Some(row) = self.messages.get_mut(&id) {
                     row.message = message;
                 }
@@ -224,6 +239,8 @@ impl State {
         let Some(row) = self.messages.remove(&id) else {
             return;
         };
+        self.revisions.remove(&id);
+        self.generations.remove(&id);
         let envelope = row.message.envelope;
         let policy = self.policy(envelope.queue);
         if rules::remembers_end(&envelope, fence, &ended, &policy) {

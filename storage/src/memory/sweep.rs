@@ -1,9 +1,12 @@
 //! What time alone does: a walk over everything.
 
+use super::operate::On;
 use super::state::State;
-use crate::backend::{Call, Moved, Stir};
+use crate::backend::{Call, Keep, Moved, Stir};
 use crate::model::{DISCARD_UNDO_MS, End, Ended, Millis, OPERATION_MEMORY_MS, Place};
-use crate::rules::{self, operate::expire_dead};
+use crate::redrives::{RedriveId, WATCH_MS};
+use crate::rules::operate::{drop_payload, expire_dead};
+use crate::rules::{self, trail::Trail};
 
 impl State {
     /// Files every message that is elsewhere now than it was stored.
@@ -26,7 +29,7 @@ impl State {
     }
 
     /// Ends what dead-letter retention ends and forgets what is over.
-    pub(super) fn maintain(&mut self, now: Option<Millis>) {
+    pub(super) fn maintain(&mut self, keep: &Keep, now: Option<Millis>) {
         let now = self.clock.now(now);
         let policy_call = Call {
             actor: "policy".into(),
@@ -40,13 +43,28 @@ impl State {
             let policy = self.policy(message.envelope.queue);
             if expire_dead(&mut draft, &policy, now) {
                 self.store(id, draft, now, &mut Stir::default());
-                self.audit(&policy_call, End::DeadLetterExpired.as_str(), Some(id), now);
+                let on = On {
+                    queue: Some(message.envelope.queue),
+                    message: Some(id),
+                    redrive: None,
+                };
+                let word = End::DeadLetterExpired.as_str();
+                self.audit(&policy_call, word, on, Trail::default(), now);
             }
             let Place::Discarded(discarded) = message.place else {
                 continue;
             };
             let at = discarded.discarded_at;
-            if at.saturating_add(DISCARD_UNDO_MS) <= now {
+            if discarded.payload_kept && at.saturating_add(DISCARD_UNDO_MS) <= now {
+                let mut draft = self.draft(id);
+                drop_payload(&mut draft);
+                self.store(id, draft, now, &mut Stir::default());
+                self.revisions.remove(&id);
+                if let Some(row) = self.messages.get_mut(&id) {
+                    row.payload = bytes::Bytes::new();
+                }
+            }
+            if at.saturating_add(keep.audit_ms) <= now {
                 self.remove(
                     id,
                     message.life.fence,
@@ -59,6 +77,19 @@ impl State {
                 );
             }
         }
+        let kept_from = now.saturating_sub(keep.audit_ms);
+        self.audit.retain(|row| row.at > kept_from);
+        self.redrives
+            .retain(|_, redrive| redrive.finished_at.is_none_or(|at| at > kept_from));
+        let (selections, redrives) = (&mut self.selections, &self.redrives);
+        selections.retain(|id, selection| {
+            selection.expires_at > now || redrives.values().any(|r| r.plan.selection == *id)
+        });
+        let watched = |redrive: &RedriveId| {
+            let redrive = redrives.get(redrive);
+            redrive.is_some_and(|r| r.finished_at.is_none_or(|at| at + WATCH_MS > now))
+        };
+        self.redriven.retain(|_, (redrive, _)| watched(redrive));
         self.ended
             .retain(|_, row| row.keep_until.is_none_or(|until| until > now));
         self.history

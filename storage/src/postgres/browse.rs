@@ -3,7 +3,7 @@
 use super::Postgres;
 use super::drafts::{For, Loaded, Wanted};
 use super::fault::{Fault, Now};
-use crate::backend::{Browse, Cursor, Decision, Detail, Listed, Page};
+use crate::backend::{Browse, Cursor, Detail, Listed, Page};
 use crate::error::Result;
 use crate::model::{MessageId, Millis, Place, State};
 use crate::rules::{Message, time};
@@ -39,9 +39,9 @@ CROSS JOIN LATERAL (SELECT seq, queue_id FROM lease l WHERE l.seq > $4::bigint O
 WHERE $2::smallint IS NOT NULL AND $3::bigint IS NOT NULL";
 
 pub(super) const DEAD: &str = "-- browse dead
-SELECT 0::smallint, d.died_at, d.seq, $6::smallint IS NULL OR d.reason = $6::smallint
+SELECT 0::smallint, d.died_at, d.seq, true
 FROM (SELECT dead_id FROM queue WHERE uid = $1::int LIMIT 1) k
-CROSS JOIN LATERAL (SELECT died_at, seq, reason FROM dead d WHERE d.queue_id = k.dead_id
+CROSS JOIN LATERAL (SELECT died_at, seq FROM dead d WHERE d.queue_id = k.dead_id
     AND (d.died_at, d.seq) > ($3::bigint, $4::bigint) ORDER BY d.died_at, d.seq LIMIT $5::bigint) d
 WHERE $2::smallint IS NOT NULL";
 
@@ -86,7 +86,6 @@ impl Postgres {
             State::Ready => (READY, limit + 1),
             State::Delayed => (DELAYED, limit + 1),
             State::Leased => (LEASED, MOST_LOOKED_AT.max(limit + 1)),
-            State::Dead if browse.reason.is_some() => (DEAD, MOST_LOOKED_AT.max(limit + 1)),
             State::Dead => (DEAD, limit + 1),
             State::Ended => return Ok(Page::default()),
         };
@@ -95,15 +94,12 @@ impl Postgres {
             at: Millis::MIN,
             id: MessageId(i64::MIN),
         });
-        let mut query = sqlx::query(sql)
+        let query = sqlx::query(sql)
             .bind(browse.queue.0)
             .bind(9 - i16::from(after.priority))
             .bind(after.at)
             .bind(after.id.0)
             .bind(most);
-        if sql == DEAD {
-            query = query.bind(browse.reason.map(crate::model::Reason::code));
-        }
         let rows = query.fetch_all(&mut *connection).await?;
         let (mut found, mut last) = (Vec::new(), None);
         let mut full = false;
@@ -238,19 +234,6 @@ impl Postgres {
         let payload = payload
             .map(|row| row.try_get::<&[u8], _>(0).map(Bytes::copy_from_slice))
             .transpose()?;
-        let decisions = sqlx::query(DECISIONS)
-            .bind(id.0)
-            .fetch_all(&mut *connection)
-            .await?;
-        let decisions = decisions.iter().map(|row| {
-            Ok(Decision {
-                at: row.try_get(0)?,
-                actor: row.try_get::<&str, _>(1)?.into(),
-                action: row.try_get::<&str, _>(2)?.into(),
-                justification: row.try_get::<Option<&str>, _>(3)?.map(Arc::from),
-            })
-        });
-        let decisions = decisions.collect::<Result<_, sqlx::Error>>()?;
         let discarded = loaded
             .draft
             .message
@@ -270,7 +253,8 @@ impl Postgres {
                 history.sort_by_key(|d| d.fence);
                 history
             },
-            decisions,
+            decisions: Vec::new(),
+            revisions: Vec::new(),
             key: key.unwrap_or_else(|| loaded.record.as_ref().and_then(|r| r.key.clone())),
             message: loaded.draft.message.clone(),
         }))
@@ -286,10 +270,6 @@ fn queue_of(loaded: &Loaded) -> Option<crate::model::QueueUid> {
 }
 
 fn matches(message: &Message, browse: &Browse) -> bool {
-    let reason = match &message.place {
-        Place::Dead(dead) => Some(dead.reason),
-        _ => None,
-    };
     let request_id = message.envelope.request_id.as_ref();
     message.state() == browse.state
         && browse.state != State::Ended
@@ -301,7 +281,6 @@ fn matches(message: &Message, browse: &Browse) -> bool {
             .request_id
             .as_ref()
             .is_none_or(|id| request_id == Some(&id.text))
-        && browse.reason.is_none_or(|wanted| reason == Some(wanted))
 }
 
 fn order(cursor: &Cursor) -> (Reverse<u8>, Millis, MessageId) {

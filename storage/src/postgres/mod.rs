@@ -32,12 +32,15 @@ mod write;
 #[cfg(test)]
 mod plans;
 
+use crate::audit::{AuditPage, AuditQuery};
 use crate::backend::{
-    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane as LaneShape,
-    Moved, Operated, Operation, Page, QueueNumbers,
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, Keep, KeyRecord, Kinds,
+    Lane as LaneShape, Moved, Operated, Operation, Page, QueueNumbers,
 };
+use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::error::{Result, StoreError};
 use crate::model::{IdMaker, MessageId, Millis, Queue, QueueUid};
+use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
 use async_trait::async_trait;
 use due::Due;
 use fault::Fault;
@@ -218,7 +221,41 @@ impl Backend for Postgres {
         self.ready_among(waiting).await
     }
 
-    async fn maintain(&self, now: Option<Millis>) -> Result<bool> {
+    async fn dead_letters(&self, _: &DeadListing, _: Option<Millis>) -> Result<Page> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn dead_groups(
+        &self,
+        _: Option<&[QueueUid]>,
+        _: &DeadFilter,
+        _: u32,
+        _: Option<Millis>,
+    ) -> Result<DeadGroups> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn selection(&self, _: SelectionId) -> Result<Option<Selection>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn redrive(&self, _: RedriveId) -> Result<Option<Redrive>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn redrives(&self, _: &RedriveListing) -> Result<Vec<Redrive>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn step_redrives(&self, _: Option<Millis>) -> Result<Stepped> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn audit(&self, _: &AuditQuery) -> Result<AuditPage> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
         self.clean(now).await
     }
 
@@ -226,11 +263,11 @@ impl Backend for Postgres {
         self.all_keys().await
     }
 
-    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool> {
+    async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
         self.store_key(&key, only_first).await
     }
 
-    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
+    async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
         self.end_key(id, now).await
     }
 

@@ -8,7 +8,7 @@ use super::write::Writes;
 use crate::backend::{Answer, Call, Expect, Operated, Operation, OperationRefused, Stir};
 use crate::error::{Result, StoreError};
 use crate::model::{MessageId, Millis, OPERATION_MEMORY_MS, Policy, QueueUid, State};
-use crate::rules::operate::{Act, ActRefused, Acted, act};
+use crate::rules::operate::{Act, Acted, act};
 use crate::rules::{self, time};
 use sqlx::postgres::PgConnection;
 use sqlx::{Postgres as Driver, Row, Transaction};
@@ -224,7 +224,11 @@ pub(super) async fn durable(tx: Tx) -> Result<(), Fault> {
 fn word(operation: &Operation, answer_created: bool) -> &'static str {
     match operation {
         Operation::Act { act, .. } => act.as_str(),
-        Operation::RedriveOldest { .. } => "redrive",
+        Operation::Edit { .. }
+        | Operation::UndoEdit { .. }
+        | Operation::Select { .. }
+        | Operation::StartRedrive(_)
+        | Operation::SteerRedrive { .. } => "not yet",
         Operation::Purge { .. } => "purge",
         Operation::Pause { paused: true, .. } => "pause",
         Operation::Pause { paused: false, .. } => "resume",
@@ -238,9 +242,11 @@ impl Work<'_> {
     async fn perform(&mut self, tx: &mut Tx, operation: &Operation) -> Result<Answer, Fault> {
         match operation {
             Operation::Act { queue, id, act } => self.one_message(tx, *queue, *id, act).await,
-            Operation::RedriveOldest { queue, limit } => {
-                self.redrive_oldest(tx, *queue, *limit).await
-            }
+            Operation::Edit { .. }
+            | Operation::UndoEdit { .. }
+            | Operation::Select { .. }
+            | Operation::StartRedrive(_)
+            | Operation::SteerRedrive { .. } => Err(Fault::Store(StoreError::internal("not yet"))),
             Operation::Purge {
                 queue,
                 dead_letters,
@@ -397,68 +403,6 @@ impl Work<'_> {
             }
             Err(refused) => Ok(Answer::Refused(refused.into())),
         }
-    }
-
-    /// Oldest first; those that must be skipped are counted and do not use up the limit.
-    async fn redrive_oldest(
-        &mut self,
-        tx: &mut Tx,
-        uid: QueueUid,
-        limit: u32,
-    ) -> Result<Answer, Fault> {
-        let Some(known) = self.present(tx, uid, QUEUE).await? else {
-            return Ok(no_queue());
-        };
-        self.touched.clear();
-        let (_, dead) = self.gauges(tx, &known).await?;
-        let (mut moved, mut at_limit, mut completed, mut expired, mut seen) = (0, 0, 0, 0, 0);
-        let mut after = (Millis::MIN, i64::MIN);
-        let redrive = Act::Redrive {
-            force: false,
-            expires_in_ms: None,
-        };
-        while moved < limit && seen < MOST_LOOKED_AT {
-            let page = i64::from((limit - moved).min(500));
-            let rows = sqlx::query(OLDEST_DEAD)
-                .bind(known.dead_id)
-                .bind(after.0)
-                .bind(after.1)
-                .bind(page)
-                .fetch_all(&mut **tx)
-                .await?;
-            let Some(last) = rows.last() else { break };
-            after = (last.try_get(0)?, last.try_get(1)?);
-            seen += rows.len() as u32;
-            let order: Vec<i64> = rows
-                .iter()
-                .map(|row| row.try_get(1))
-                .collect::<Result<_, _>>()?;
-            let wanted = order.iter().map(|seq| (*seq, Wanted::default())).collect();
-            let mut drafts = self.store.load(tx, &wanted, For::Change).await?;
-            for seq in order {
-                let Some(loaded) = drafts.get_mut(&seq) else {
-                    continue;
-                };
-                match act(&mut loaded.draft, &redrive, &known.queue.policy, self.now) {
-                    Ok(_) => {
-                        moved += 1;
-                        self.touched.push((Some(uid.0), Some(seq)));
-                    }
-                    Err(ActRefused::RedriveLimit) => at_limit += 1,
-                    Err(ActRefused::CompletionRemembered) => completed += 1,
-                    Err(ActRefused::Expired) => expired += 1,
-                    Err(_) => {}
-                }
-            }
-            self.write(tx, &drafts).await?;
-        }
-        Ok(Answer::Redriven {
-            moved,
-            skipped_redrive_limit: at_limit,
-            skipped_completion: completed,
-            skipped_expired: expired,
-            remaining: dead - i64::from(moved),
-        })
     }
 
     /// What waits or is leased, and what is dead.

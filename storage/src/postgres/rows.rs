@@ -181,6 +181,7 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
             by_expiry: row.try_get(at + 15)?,
             edited: row.try_get(at + 16)?,
             error_code: row.try_get::<Option<&str>, _>(at + 17)?.map(Arc::from),
+            group: 0,
         })
     };
     let (table, place) = match code {
@@ -200,6 +201,7 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
         5 => (
             Table::Discarded,
             Place::Discarded(Discarded {
+                payload_kept: true,
                 discarded_at: row.try_get(at + 9)?,
                 dead: dead()?,
             }),

@@ -2,16 +2,19 @@
 //!
 //! Reading order: [`Draft`] (one message while a batch works on it) → [`time`] (what the clock alone does) →
 //! [`settle`] (ack, nack, release, extend, give-back and the late-settle table) → [`operate`] (what operators do) →
-//! [`backoff`].
+//! [`bulk`] (how a redrive of many goes on) → [`backoff`], [`group`], [`trail`] (what audit rows say).
 //!
 //! Every backend loads a [`Draft`], calls these functions, and writes the difference between what it loaded and what the
 //! draft says now. So a decision exists once, and the stores differ only in how they load and write. Statements that take
 //! a short cut (a plain publish, hand-out or ack) handle exactly the case in which these functions would say the same.
 
 pub mod backoff;
+pub mod bulk;
+pub mod group;
 pub mod operate;
 pub mod settle;
 pub mod time;
+pub mod trail;
 
 use crate::model::{
     Bounds, Cause, Completion, Counts, Dead, Delivered, End, Ended, Envelope, Lease, Life, Limit,
@@ -250,7 +253,9 @@ fn bury(
     error_code: Option<Arc<str>>,
 ) {
     let error_code = error_code.or_else(|| draft.last().and_then(|d| d.failure.code.clone()));
+    let detail = draft.last().and_then(|d| d.failure.detail.clone());
     if let Some(message) = &mut draft.message {
+        let group = group::of(reason, error_code.as_deref(), detail.as_deref());
         message.place = Place::Dead(Dead {
             died_at: now,
             reason,
@@ -258,6 +263,7 @@ fn bury(
             by_expiry,
             edited: false,
             error_code,
+            group,
         });
     }
 }

@@ -1,7 +1,7 @@
 //! What operators, and the dead-letter retention, do to one message.
 
 use super::{Draft, bury};
-use crate::model::{Cause, Discarded, End, Failure, Millis, Place, Policy, Reason};
+use crate::model::{Cause, DiscardCode, Discarded, End, Failure, Millis, Place, Policy, Reason};
 
 /// An operator's decision about one message.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,12 @@ pub enum Act {
         expires_in_ms: Option<Millis>,
     },
     /// Decide that a dead letter stays undone.
-    Discard,
+    Discard {
+        /// Why.
+        code: DiscardCode,
+    },
+    /// Take a discard back.
+    Reopen,
 }
 
 impl Act {
@@ -31,7 +36,8 @@ impl Act {
             Self::Promote => "promote",
             Self::DeadLetter => "dead_letter",
             Self::Redrive { .. } => "redrive",
-            Self::Discard => "discard",
+            Self::Discard { .. } => "discard",
+            Self::Reopen => "reopen",
         }
     }
 }
@@ -64,6 +70,12 @@ pub enum ActRefused {
     CompletionRemembered,
     /// Its `expires_at` is over; a new one is needed.
     Expired,
+    /// It is not a discarded dead letter.
+    NotDiscarded,
+    /// It was discarded too long ago: its payload is gone.
+    PayloadGone,
+    /// Nobody has changed it since it died.
+    NotEdited,
 }
 
 /// Decides one act and changes the draft accordingly. The caller has passed the time first.
@@ -137,10 +149,11 @@ pub fn act(
             draft.tally.redriven += 1;
             Ok(Acted::Done)
         }
-        Act::Discard => match &message.place {
+        Act::Discard { .. } => match &message.place {
             Place::Dead(dead) => {
                 message.place = Place::Discarded(Discarded {
                     discarded_at: now,
+                    payload_kept: true,
                     dead: dead.clone(),
                 });
                 draft.tally.discarded += 1;
@@ -149,6 +162,30 @@ pub fn act(
             Place::Discarded(_) => Err(ActRefused::NotFound),
             _ => Err(ActRefused::NotDead),
         },
+        // Its key, if it has to be unique, may belong to another message by now: the store looks before it writes.
+        Act::Reopen => match &message.place {
+            Place::Discarded(discarded) if discarded.payload_kept => {
+                message.place = Place::Dead(discarded.dead.clone());
+                draft.tally.reopened += 1;
+                Ok(Acted::Done)
+            }
+            Place::Discarded(_) => Err(ActRefused::PayloadGone),
+            _ => Err(ActRefused::NotDiscarded),
+        },
+    }
+}
+
+/// Notes that the payload or the headers of a dead letter are changed, or are as they were when it died. From then on a
+/// worker that still has it is told so ([`settle`](super::settle)).
+pub fn edit(draft: &mut Draft, undo: bool) -> Result<(), ActRefused> {
+    match draft.message.as_mut().map(|m| &mut m.place) {
+        Some(Place::Dead(dead)) if undo && !dead.edited => Err(ActRefused::NotEdited),
+        Some(Place::Dead(dead)) => {
+            dead.edited = !undo;
+            Ok(())
+        }
+        Some(Place::Discarded(_)) | None => Err(ActRefused::NotFound),
+        Some(_) => Err(ActRefused::NotDead),
     }
 }
 
@@ -169,8 +206,15 @@ pub fn expire_dead(draft: &mut Draft, policy: &Policy, now: Millis) -> bool {
     over
 }
 
-/// Drops the payload of a discarded dead letter; the caller knows that the time for second thoughts is over. The discard was
-/// counted when it was decided.
+/// Notes that the payload of a discarded dead letter is gone: the time for second thoughts is over.
+pub fn drop_payload(draft: &mut Draft) {
+    if let Some(Place::Discarded(discarded)) = draft.message.as_mut().map(|m| &mut m.place) {
+        discarded.payload_kept = false;
+    }
+}
+
+/// Ends the memory of a discarded dead letter; the caller knows that it was kept long enough. The discard was counted when
+/// it was decided.
 pub fn forget_discarded(draft: &mut Draft) {
     let Some(message) = &draft.message else {
         return;

@@ -1,6 +1,6 @@
 //! Ack, nack, release, extend and give-back, with the late-settle table of product 4.5.
 
-use super::{Draft, backoff, bounds, bury};
+use super::{Draft, backoff, bounds, bury, group};
 use crate::model::{
     Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit,
     MAX_LEASE_FROM_HANDOUT_MS, MIN_END_MEMORY_MS, Millis, Place, Policy, Reason,
@@ -478,6 +478,7 @@ fn late(
                 reason,
                 by_expiry: false,
                 error_code: failure.code.clone(),
+                group: group::of(reason, failure.code.as_deref(), failure.detail.as_deref()),
                 ..dead.clone()
             };
             message.life.expirations = (message.life.expirations - i32::from(counted)).max(0);

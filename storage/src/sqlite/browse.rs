@@ -2,7 +2,7 @@
 
 use super::drafts::{self, Incarnations};
 use super::rows::failed;
-use crate::backend::{Browse, Cursor, Decision, Detail, Listed, Page};
+use crate::backend::{Browse, Cursor, Detail, Listed, Page};
 use crate::error::Result;
 use crate::model::{End, Ended, MessageId, Place, QueueUid, State};
 use bytes::Bytes;
@@ -53,10 +53,6 @@ pub(super) fn page(sql: &Connection, browse: &Browse, owner: Option<MessageId>) 
 
 fn matches(listed: &Listed, browse: &Browse) -> bool {
     let message = &listed.message;
-    let reason = match &message.place {
-        Place::Dead(dead) => Some(dead.reason),
-        _ => None,
-    };
     message.state() == browse.state
         && browse
             .key
@@ -66,7 +62,6 @@ fn matches(listed: &Listed, browse: &Browse) -> bool {
             .request_id
             .as_ref()
             .is_none_or(|id| message.envelope.request_id.as_ref() == Some(&id.text))
-        && browse.reason.is_none_or(|wanted| reason == Some(wanted))
 }
 
 /// The messages with the asked key or request id, in id order: few, and all states; the caller picks.
@@ -94,9 +89,8 @@ fn in_order(sql: &Connection, own: Incarnations, browse: &Browse) -> Result<Vec<
         SELECT seq FROM delayed WHERE queue_id = ? AND (due_at, seq) > (?, ?) ORDER BY due_at, seq LIMIT ?";
     const LEASED: &str = "-- browse leased
         SELECT seq FROM lease WHERE queue_id = ? AND seq > ? ORDER BY seq LIMIT ?";
-    const DEAD: &str = "-- browse dead; with ?5 only one reason
-        SELECT seq FROM dead WHERE queue_id = ?1 AND (died_at, seq) > (?2, ?3) AND (?5 IS NULL OR reason = ?5)
-        ORDER BY died_at, seq LIMIT ?4";
+    const DEAD: &str = "-- browse dead
+        SELECT seq FROM dead WHERE queue_id = ?1 AND (died_at, seq) > (?2, ?3) ORDER BY died_at, seq LIMIT ?4";
     let limit = browse.limit + 1;
     let id = |r: &rusqlite::Row<'_>| r.get(0).map(MessageId);
     let after = browse.after.unwrap_or(Cursor {
@@ -119,12 +113,8 @@ fn in_order(sql: &Connection, own: Incarnations, browse: &Browse) -> Result<Vec<
                 .collect()
         }),
         State::Dead => sql.prepare_cached(DEAD).and_then(|mut s| {
-            let reason = browse.reason.map(crate::model::Reason::code);
-            s.query_map(
-                params![own.dead_id, after.at, after.id.0, limit, reason],
-                id,
-            )?
-            .collect()
+            s.query_map(params![own.dead_id, after.at, after.id.0, limit], id)?
+                .collect()
         }),
         State::Ended => Ok(Vec::new()),
     }
@@ -172,20 +162,6 @@ pub(super) fn detail(sql: &Connection, id: MessageId) -> Result<Option<Detail>> 
             .map_err(failed)?
             .flatten(),
     };
-    let decisions = sql
-        .prepare_cached(DECISIONS)
-        .and_then(|mut s| {
-            s.query_map([id.0], |r| {
-                Ok(Decision {
-                    at: r.get(0)?,
-                    actor: Arc::from(r.get::<_, String>(1)?),
-                    action: Arc::from(r.get::<_, String>(2)?),
-                    justification: r.get::<_, Option<String>>(3)?.map(Arc::from),
-                })
-            })?
-            .collect()
-        })
-        .map_err(failed)?;
     let discarded = match loaded.draft.message.as_ref().map(|m| &m.place) {
         Some(Place::Discarded(discarded)) => Some(Ended {
             end: End::Discarded,
@@ -201,7 +177,8 @@ pub(super) fn detail(sql: &Connection, id: MessageId) -> Result<Option<Detail>> 
         ended: discarded.or(loaded.draft.ended),
         payload: payload.map(Bytes::from),
         deliveries: loaded.draft.history,
-        decisions,
+        decisions: Vec::new(),
+        revisions: Vec::new(),
         key: key.map(Arc::from),
     }))
 }

@@ -26,12 +26,15 @@ mod settle;
 mod write;
 mod writer;
 
+use crate::audit::{AuditPage, AuditQuery};
 use crate::backend::{
-    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, KeyRecord, Kinds, Lane, Moved,
+    Backend, Batch, BatchOutcome, Browse, Call, Detail, Facts, Keep, KeyRecord, Kinds, Lane, Moved,
     Operated, Operation, Page, QueueNumbers,
 };
+use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::error::{Result, StoreError};
 use crate::model::{MessageId, Millis, Queue, QueueUid};
+use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
 use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags};
@@ -318,7 +321,41 @@ impl Backend for Sqlite {
         Ok(Vec::new())
     }
 
-    async fn maintain(&self, now: Option<Millis>) -> Result<bool> {
+    async fn dead_letters(&self, _: &DeadListing, _: Option<Millis>) -> Result<Page> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn dead_groups(
+        &self,
+        _: Option<&[QueueUid]>,
+        _: &DeadFilter,
+        _: u32,
+        _: Option<Millis>,
+    ) -> Result<DeadGroups> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn selection(&self, _: SelectionId) -> Result<Option<Selection>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn redrive(&self, _: RedriveId) -> Result<Option<Redrive>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn redrives(&self, _: &RedriveListing) -> Result<Vec<Redrive>> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn step_redrives(&self, _: Option<Millis>) -> Result<Stepped> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn audit(&self, _: &AuditQuery) -> Result<AuditPage> {
+        Err(StoreError::internal("not yet"))
+    }
+
+    async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
         self.with_writer(move |writer| writer.maintain(now)).await
     }
 
@@ -326,12 +363,12 @@ impl Backend for Sqlite {
         self.with_reader(keys::all).await
     }
 
-    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool> {
+    async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
         self.with_writer(move |writer| writer.add_key(&key, only_first))
             .await
     }
 
-    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
+    async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
         let id = id.to_owned();
         self.with_writer(move |writer| writer.revoke_key(&id, now))
             .await

@@ -6,7 +6,7 @@ use crate::backend::{Answer, Call, Expect, Operated, Operation, OperationRefused
 use crate::error::{Result, StoreError};
 use crate::model::{Counts, MessageId, Millis, OPERATION_MEMORY_MS, Policy, QueueUid, State};
 use crate::rules;
-use crate::rules::operate::{Act, ActRefused, Acted};
+use crate::rules::operate::{Act, Acted};
 use rusqlite::{OptionalExtension, params};
 use std::sync::Arc;
 
@@ -108,7 +108,11 @@ pub(super) fn audit(
 fn perform(cycle: &mut Cycle<'_>, call: &Call, operation: &Operation) -> Result<Answer> {
     match operation {
         Operation::Act { queue, id, act } => one_message(cycle, call, *queue, *id, act),
-        Operation::RedriveOldest { queue, limit } => redrive_oldest(cycle, call, *queue, *limit),
+        Operation::Edit { .. }
+        | Operation::UndoEdit { .. }
+        | Operation::Select { .. }
+        | Operation::StartRedrive(_)
+        | Operation::SteerRedrive { .. } => Err(StoreError::internal("not yet")),
         Operation::Purge {
             queue,
             dead_letters,
@@ -208,61 +212,6 @@ fn one_message(
         id: id.0,
         state: state.code(),
         acked_superseded: acted == Acted::AckedSuperseded,
-    })
-}
-
-/// Oldest first; those that must be skipped are counted and do not use up the limit.
-fn redrive_oldest(cycle: &mut Cycle<'_>, call: &Call, uid: QueueUid, limit: u32) -> Result<Answer> {
-    const OLDEST: &str = "-- redrive: the oldest dead letters
-        SELECT died_at, seq FROM dead WHERE queue_id = ? AND (died_at, seq) > (?, ?) ORDER BY died_at, seq LIMIT ?";
-    let Some(queue) = present(cycle, uid) else {
-        return Ok(Answer::Refused(OperationRefused::QueueNotFound));
-    };
-    let (mut moved, mut at_limit, mut completed, mut expired) = (0, 0, 0, 0);
-    let mut after = (Millis::MIN, i64::MIN);
-    let act = Act::Redrive {
-        force: false,
-        expires_in_ms: None,
-    };
-    while moved < limit {
-        let page: Vec<(Millis, i64)> = cycle
-            .sql
-            .prepare_cached(OLDEST)
-            .and_then(|mut s| {
-                let values = params![queue.dead_id, after.0, after.1, limit];
-                s.query_map(values, |r| Ok((r.get(0)?, r.get(1)?)))?
-                    .collect()
-            })
-            .map_err(failed)?;
-        let Some(last) = page.last() else { break };
-        after = *last;
-        for (_, seq) in page {
-            let id = MessageId(seq);
-            if moved == limit {
-                break;
-            }
-            let Some(mut loaded) = cycle.load(id)? else {
-                continue;
-            };
-            match rules::operate::act(&mut loaded.draft, &act, &queue.policy, cycle.now) {
-                Ok(_) => {
-                    cycle.write(&loaded)?;
-                    let why = call.justification.as_deref();
-                    audit(cycle, &call.actor, act.as_str(), Some(uid), Some(id), why)?;
-                    moved += 1;
-                }
-                Err(ActRefused::RedriveLimit) => at_limit += 1,
-                Err(ActRefused::CompletionRemembered) => completed += 1,
-                Err(_) => expired += 1,
-            }
-        }
-    }
-    Ok(Answer::Redriven {
-        moved,
-        skipped_redrive_limit: at_limit,
-        skipped_completion: completed,
-        skipped_expired: expired,
-        remaining: cycle.counts_of(queue.dead_id).dead,
     })
 }
 

@@ -117,12 +117,14 @@ pub(super) fn dead(row: &Row<'_>, at: usize) -> rusqlite::Result<Dead> {
         by_expiry: row.get(at + 3)?,
         edited: row.get(at + 4)?,
         error_code: row.get_ref(at + 5)?.as_str_or_null()?.map(Arc::from),
+        group: 0,
     })
 }
 
 /// A discarded place: [`dead`] and when it was discarded.
 pub(super) fn discarded(row: &Row<'_>, at: usize) -> rusqlite::Result<Place> {
     Ok(Place::Discarded(Discarded {
+        payload_kept: true,
         dead: dead(row, at)?,
         discarded_at: row.get(at + 6)?,
     }))
