@@ -258,6 +258,16 @@ pub struct Call {
     pub http_request: Option<Arc<str>>,
 }
 
+impl Call {
+    /// A call of `actor` that is never repeated and needs no words.
+    pub fn by(actor: &str) -> Self {
+        Self {
+            actor: actor.into(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Something an operator does. One transaction: look up the request id, act, write the audit row, remember the answer.
 #[derive(Clone, Debug)]
 pub enum Operation {

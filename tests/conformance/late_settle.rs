@@ -109,7 +109,7 @@ async fn taken_by_operator(f: &Fixture, queue: TestQueue<'_>, by: By) -> Hand {
     };
     let act = match by {
         By::DeadLetter | By::DeadLetterAfterExpiry => Act::DeadLetter,
-        By::Discard => Act::Discard,
+        By::Discard => quita_tests::fixture::discard(),
     };
     f.do_act(hand.id, act).await;
     hand

@@ -378,7 +378,7 @@ async fn a_redriven_message_starts_over_and_stays_itself(f: &Fixture) {
 async fn a_live_message_is_neither_redriven_nor_discarded(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.publish("1").await;
-    for act in [redrive(true), Act::Discard] {
+    for act in [redrive(true), quita_tests::fixture::discard()] {
         assert_eq!(f.refuse_act(id, act).await, OperationRefused::NotDead);
     }
 }
@@ -387,7 +387,7 @@ async fn a_live_message_is_neither_redriven_nor_discarded(f: &Fixture) {
 async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.dead_letter().await.id;
-    f.do_act(id, Act::Discard).await;
+    f.do_act(id, quita_tests::fixture::discard()).await;
     assert_eq!(f.state(id).await, State::Ended);
     let counts = queue.counts().await;
     assert_eq!((counts.discarded, counts.dead), (1, 0));
@@ -400,7 +400,11 @@ async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
     f.maintain().await;
     let payload = f.message(id).await.and_then(|d| d.payload);
     assert_eq!(payload, None);
-    for act in [redrive(true), Act::Discard, Act::DeadLetter] {
+    for act in [
+        redrive(true),
+        quita_tests::fixture::discard(),
+        Act::DeadLetter,
+    ] {
         let refused = f.refuse_act(id, act).await;
         assert_eq!(refused, OperationRefused::MessageNotFound);
     }
@@ -410,8 +414,12 @@ async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
 async fn a_discarded_message_cannot_be_redriven(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.dead_letter().await.id;
-    f.do_act(id, Act::Discard).await;
-    for act in [redrive(true), Act::Discard, Act::DeadLetter] {
+    f.do_act(id, quita_tests::fixture::discard()).await;
+    for act in [
+        redrive(true),
+        quita_tests::fixture::discard(),
+        Act::DeadLetter,
+    ] {
         let refused = f.refuse_act(id, act).await;
         assert_eq!(refused, OperationRefused::MessageNotFound);
     }
@@ -469,7 +477,7 @@ async fn totals_only_grow_and_always_balance(f: &Fixture) {
             }
             3 => {
                 if let Some(id) = queue.ids(State::Dead).await.first() {
-                    f.do_act(*id, Act::Discard).await;
+                    f.do_act(*id, quita_tests::fixture::discard()).await;
                 }
             }
             _ => {}
@@ -604,7 +612,7 @@ async fn a_message_that_never_was_is_not_found(f: &Fixture) {
         Act::Cancel,
         Act::Promote,
         Act::DeadLetter,
-        Act::Discard,
+        quita_tests::fixture::discard(),
         redrive(true),
     ] {
         let answer = f.act(id, act).await;

@@ -186,7 +186,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Act::Promote),
         2 => Just(Act::DeadLetter),
         2 => redrive,
-        1 => Just(Act::Discard),
+        1 => Just(quita_tests::fixture::discard()),
     ];
     let pass = vec![
         1,

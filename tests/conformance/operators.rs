@@ -212,7 +212,7 @@ async fn a_decision_answers_the_state_now(f: &Fixture) {
         (Act::DeadLetter, State::Dead),
         (redrive(false), State::Ready),
         (Act::DeadLetter, State::Dead),
-        (Act::Discard, State::Ended),
+        (quita_tests::fixture::discard(), State::Ended),
     ] {
         let answer = f.act(id, act).await;
         let expected = Answer::Acted {
@@ -247,7 +247,7 @@ async fn decisions_are_kept_with_their_reasons(f: &Fixture) {
 async fn a_refused_decision_leaves_no_row(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.publish("1").await;
-    f.refuse_act(id, Act::Discard).await;
+    f.refuse_act(id, quita_tests::fixture::discard()).await;
     let decisions = f.message(id).await.unwrap().decisions;
     assert!(decisions.is_empty(), "{decisions:?}");
 }

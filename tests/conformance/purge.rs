@@ -10,7 +10,7 @@ use quita_tests::{Fixture, TestQueue, on_every_store};
 /// One ready, delayed, leased, dead and discarded message each.
 async fn one_of_each(f: &Fixture, queue: TestQueue<'_>) {
     let discarded = queue.dead_letter().await.id;
-    f.do_act(discarded, Act::Discard).await;
+    f.do_act(discarded, quita_tests::fixture::discard()).await;
     queue.dead_letter().await;
     queue.publish_and_take().await;
     queue.publish("ready").await;

@@ -184,8 +184,7 @@ async fn a_queue_that_holds_messages_is_deleted_by_force_only(f: &Fixture) {
     let id = queue.dead_letter().await.id;
     let not_empty = Answer::Refused(OperationRefused::QueueNotEmpty);
     assert_eq!(queue.delete(false).await, not_empty);
-    f.do_act(id, quita_storage::rules::operate::Act::Discard)
-        .await;
+    f.do_act(id, quita_tests::fixture::discard()).await;
     queue.publish("1").await;
     assert_eq!(queue.delete(false).await, not_empty);
     assert_eq!(queue.delete(true).await, Answer::Deleted { purged: 1 });
@@ -286,24 +285,62 @@ fn key(id: &str, first_byte: u8) -> KeyRecord {
 /// Keys – stored as given; the first one only while there is none.
 async fn a_key_is_stored_as_given(f: &Fixture) {
     assert!(f.backend.keys().await.unwrap().is_empty());
-    assert!(f.backend.add_key(key("k1", 1), true).await.unwrap());
-    assert!(!f.backend.add_key(key("k2", 2), true).await.unwrap());
-    assert!(f.backend.add_key(key("k2", 2), false).await.unwrap());
+    assert!(
+        f.backend
+            .add_key(&Call::by("test"), key("k1", 1), true)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !f.backend
+            .add_key(&Call::by("test"), key("k2", 2), true)
+            .await
+            .unwrap()
+    );
+    assert!(
+        f.backend
+            .add_key(&Call::by("test"), key("k2", 2), false)
+            .await
+            .unwrap()
+    );
     let keys = f.backend.keys().await.unwrap();
     assert_eq!(keys, [key("k1", 1), key("k2", 2)]);
 }
 
 /// Keys – revoked once, and listed with the time.
 async fn a_key_is_revoked_once(f: &Fixture) {
-    f.backend.add_key(key("k1", 1), false).await.unwrap();
+    f.backend
+        .add_key(&Call::by("test"), key("k1", 1), false)
+        .await
+        .unwrap();
     f.pass(SECOND);
     let now = Some(f.now());
-    assert!(f.backend.revoke_key("k1", now).await.unwrap());
-    assert!(!f.backend.revoke_key("k1", now).await.unwrap());
-    assert!(!f.backend.revoke_key("k2", now).await.unwrap());
+    assert!(
+        f.backend
+            .revoke_key(&Call::by("test"), "k1", now)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !f.backend
+            .revoke_key(&Call::by("test"), "k1", now)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !f.backend
+            .revoke_key(&Call::by("test"), "k2", now)
+            .await
+            .unwrap()
+    );
     let keys = f.backend.keys().await.unwrap();
     assert_eq!(keys[0].revoked_at, now);
-    assert!(!f.backend.add_key(key("k2", 2), true).await.unwrap());
+    assert!(
+        !f.backend
+            .add_key(&Call::by("test"), key("k2", 2), true)
+            .await
+            .unwrap()
+    );
 }
 
 /// Seam – a store answers and accepts writes.

@@ -294,7 +294,7 @@ async fn a_repeat_says_how_the_message_went(f: &Fixture) {
     f.do_act(cancelled, Act::Cancel).await;
     let discarded = create(queue, "1", "discarded").await;
     f.nack_permanently(&queue.take().await).await.unwrap();
-    f.do_act(discarded, Act::Discard).await;
+    f.do_act(discarded, quita_tests::fixture::discard()).await;
     let purged = create(queue, "1", "purged").await;
     assert_eq!(queue.purge(false).await, 1);
     for (id, text, end) in [

@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 use quita_storage::backend::{
-    Answer, Backend, Batch, BatchOutcome, Browse, Call, Cursor, Delivery, Detail, Expect, Listed,
-    Operated, Operation, OperationRefused, Publish, Published, QueueNumbers, Receive, Received,
-    RequestId, Settle, SettleOutcome,
+    Answer, Backend, Batch, BatchOutcome, Browse, Call, Cursor, Delivery, Detail, Expect, Keep,
+    Listed, Operated, Operation, OperationRefused, Publish, Published, QueueNumbers, Receive,
+    Received, RequestId, Settle, SettleOutcome,
 };
 use quita_storage::model::{
-    Backoff, Counts, Failure, Jitter, MessageId, Millis, Policy, Queue, QueueUid, Reason, State,
+    Backoff, Counts, DiscardCode, Failure, Jitter, MessageId, Millis, Policy, Queue, QueueUid,
+    Reason, State,
 };
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::{Action, Claim, Refused, Settled};
@@ -127,7 +128,12 @@ impl Fixture {
 
     /// Background work until there is none left.
     pub async fn maintain(&self) {
-        while self.backend.maintain(Some(self.now())).await.unwrap() {}
+        while self
+            .backend
+            .maintain(&Keep::default(), Some(self.now()))
+            .await
+            .unwrap()
+        {}
     }
 
     /// Creates a queue with [`plain_policy`], changed by `change`.
@@ -438,7 +444,6 @@ impl TestQueue<'_> {
             state,
             key: None,
             request_id: None,
-            reason: None,
             after: None,
             limit: 7,
         }
@@ -503,14 +508,6 @@ impl TestQueue<'_> {
         }
     }
 
-    /// Gives the oldest dead letters another round.
-    pub async fn redrive_oldest(&self, limit: u32) -> Answer {
-        let queue = self.uid;
-        self.fixture
-            .operate(Operation::RedriveOldest { queue, limit })
-            .await
-    }
-
     /// Deletes the queue.
     pub async fn delete(&self, force: bool) -> Answer {
         let (queue, version) = (self.uid, None);
@@ -550,6 +547,13 @@ pub fn redrive(force: bool) -> Act {
     }
 }
 
+/// A discard.
+pub fn discard() -> Act {
+    Act::Discard {
+        code: DiscardCode::WrittenOff,
+    }
+}
+
 /// An operator's call; with a request id when it may be repeated.
 pub fn operator(request_id: Option<&str>) -> Call {
     Call {
@@ -557,6 +561,7 @@ pub fn operator(request_id: Option<&str>) -> Call {
         request_id: request_id.map(Into::into),
         fingerprint: 7,
         justification: Some("because".into()),
+        http_request: None,
     }
 }
 

@@ -6,7 +6,7 @@
 //! crash between the two steps locks nobody out.
 
 use super::{ApiKey, admin_record};
-use quita_storage::backend::{Backend, KeyRecord};
+use quita_storage::backend::{Backend, Call, KeyRecord};
 use quita_storage::error::StoreError;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -70,7 +70,7 @@ pub async fn ensure(
     }
     if let Some(key) = given {
         if !backend
-            .add_key(admin_record(&key, "first key"), true)
+            .add_key(&Call::by("server"), admin_record(&key, "first key"), true)
             .await?
         {
             return place(&backend.keys().await?, Some(&key), file);
@@ -79,7 +79,7 @@ pub async fn ensure(
     }
     if let Some(key) = read(file)? {
         let new = backend
-            .add_key(admin_record(&key, "first key"), true)
+            .add_key(&Call::by("server"), admin_record(&key, "first key"), true)
             .await?;
         return if new {
             Ok(in_file(file, false))
@@ -98,7 +98,10 @@ async fn make(backend: &dyn Backend, file: &Path) -> Result<KeyPlace, FirstKeyEr
         move |error| FirstKeyError::File { path, error }
     };
     write(&draft, &key).map_err(failed(&draft))?;
-    match backend.add_key(admin_record(&key, "first key"), true).await {
+    match backend
+        .add_key(&Call::by("server"), admin_record(&key, "first key"), true)
+        .await
+    {
         Ok(true) => {
             fs::rename(&draft, file).map_err(failed(file))?;
             Ok(in_file(file, true))
@@ -269,7 +272,7 @@ mod tests {
         let (file, key) = (folder.path().join("admin.key"), ApiKey::generate().unwrap());
         write(&draft_of(&file, key.id()), &key).unwrap();
         backend
-            .add_key(admin_record(&key, "first key"), true)
+            .add_key(&Call::by("server"), admin_record(&key, "first key"), true)
             .await
             .unwrap();
         assert_eq!(

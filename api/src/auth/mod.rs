@@ -205,12 +205,13 @@ pub fn admin_record(key: &ApiKey, description: &str) -> KeyRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quita_storage::backend::Call;
     use quita_storage::memory;
 
     async fn with_a_key() -> (Arc<dyn Backend>, ApiKey, Authenticator) {
         let (backend, key) = (memory::open(), ApiKey::generate().unwrap());
         backend
-            .add_key(admin_record(&key, "test"), false)
+            .add_key(&Call::by("server"), admin_record(&key, "test"), false)
             .await
             .unwrap();
         let auth = Authenticator::load(backend.clone()).await.unwrap();
@@ -238,7 +239,10 @@ mod tests {
     async fn unknown_wrong_revoked_and_nonsense_fail_alike() {
         let (backend, key, auth) = with_a_key().await;
         let other = ApiKey::generate().unwrap();
-        backend.revoke_key(key.id(), None).await.unwrap();
+        backend
+            .revoke_key(&Call::by("server"), key.id(), None)
+            .await
+            .unwrap();
         auth.refresh().await.unwrap();
         let huge = "k".repeat(1 << 20);
         for text in [
@@ -265,7 +269,10 @@ mod tests {
         let mut record = admin_record(&key, "same id");
         record.secret_hash = ApiKey::generate().unwrap().secret_hash();
         let wrong = memory::open();
-        wrong.add_key(record, false).await.unwrap();
+        wrong
+            .add_key(&Call::by("server"), record, false)
+            .await
+            .unwrap();
         let auth = Authenticator::load(wrong).await.unwrap();
         let failure = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes()).await;
         assert_eq!(failure.unwrap_err(), AuthFailure::InvalidKey);

@@ -5,7 +5,7 @@ use crate::auth::{ApiKey, admin_record};
 use crate::config::StoreConfig;
 use crate::{store, telemetry};
 use clap::Subcommand;
-use quita_storage::backend::Backend;
+use quita_storage::backend::{Backend, Call};
 
 #[derive(Subcommand)]
 pub(super) enum KeyCommand {
@@ -42,7 +42,7 @@ pub(super) fn run(command: KeyCommand) -> Done {
         KeyCommand::Create { store, description } => with(&store, async |backend| {
             let key = generate()?;
             backend
-                .add_key(admin_record(&key, &description), false)
+                .add_key(&Call::by("cli"), admin_record(&key, &description), false)
                 .await?;
             say(&format!("{}\n", key.reveal()));
             Ok(())
@@ -62,7 +62,7 @@ pub(super) fn run(command: KeyCommand) -> Done {
             Ok(())
         }),
         KeyCommand::Revoke { store, id } => with(&store, async |backend| {
-            if backend.revoke_key(&id, None).await? {
+            if backend.revoke_key(&Call::by("cli"), &id, None).await? {
                 say(&format!("{id} is revoked.\n"));
                 Ok(())
             } else {

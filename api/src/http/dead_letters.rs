@@ -11,8 +11,7 @@ use super::problem::Code;
 use super::publish::MAX_LIFE_SECONDS;
 use super::queues::CALL_PROBLEMS;
 use super::wire::message::{Decided, Justified, MessagePage, RedriveOne};
-use super::wire::queue::{RedriveMany, Redriven};
-use quita_storage::model::{Reason, State};
+use quita_storage::model::{DiscardCode, State};
 use serde_json::json;
 
 const REDRIVE_FIELDS: &[&str] = &[
@@ -22,24 +21,12 @@ const REDRIVE_FIELDS: &[&str] = &[
     "client_request_id",
 ];
 const DISCARD_FIELDS: &[&str] = &["justification", "client_request_id"];
-const REDRIVE_MANY_FIELDS: &[&str] = &["limit", "client_request_id"];
 
 pub(crate) async fn list(mut incoming: Incoming) -> Answered {
     incoming.no_body()?;
     let queue = incoming.queue().await?;
-    let mut query = incoming.query(&[
-        "reason",
-        "key",
-        "client_request_id",
-        "page_size",
-        "page_token",
-    ]);
-    let reasons: Vec<(&'static str, Reason)> = Reason::ALL
-        .iter()
-        .map(|reason| (reason.as_str(), *reason))
-        .collect();
-    let mut filter = filter(&mut query, State::Dead);
-    filter.reason = query.choice("reason", &reasons);
+    let mut query = incoming.query(&["key", "client_request_id", "page_size", "page_token"]);
+    let filter = filter(&mut query, State::Dead);
     page(incoming, &queue, query, filter).await
 }
 
@@ -67,26 +54,10 @@ pub(crate) async fn discard(mut incoming: Incoming) -> Answered {
     let reason = operator::reason(&mut fields, "justification", operator::Reason::Justified);
     let call = operator::call(&incoming, fields, &body, reason.as_deref())?;
     let service = &incoming.state.service;
-    let done = service.discard(&incoming.caller, &call, &queue, id).await?;
-    Ok(answer::operated(&Decided::from(done.answer), done.repeated))
-}
-
-pub(crate) async fn redrive_many(mut incoming: Incoming) -> Answered {
-    let queue = incoming.queue().await?;
-    let body = incoming.json(MAX_BODY, MAX_NESTING).await?;
-    let mut fields = Fields::open(body.text(), String::new(), REDRIVE_MANY_FIELDS)?;
-    fields.require("limit");
-    let limit = fields.integer("limit", 1, 1_000);
-    let call = operator::call(&incoming, fields, &body, None)?;
-    let limit = limit.ok_or(Code::MissingField)? as u32;
-    let service = &incoming.state.service;
     let done = service
-        .redrive_oldest(&incoming.caller, &call, &queue, limit)
+        .discard(&incoming.caller, &call, &queue, id, DiscardCode::WrittenOff)
         .await?;
-    Ok(answer::operated(
-        &Redriven::from(done.answer),
-        done.repeated,
-    ))
+    Ok(answer::operated(&Decided::from(done.answer), done.repeated))
 }
 
 const MESSAGE: &str = "msg_02mx3k8s9qv40";
@@ -158,17 +129,6 @@ pub(crate) fn describe_discard() -> Route {
     .build()
 }
 
-pub(crate) fn describe_redrive_many() -> Route {
-    Describe::new("redriveDeadLetters", "dead letters", "Give the oldest dead letters another round")
-        .text("At most `limit`. Those at max_redrives, past their expires_at or with a remembered completion are left and counted.")
-        .queue()
-        .body::<RedriveMany>(json!({"limit": 100, "client_request_id": "fix-2026-11-30"}))
-        .answer::<Redriven>(200, "What was done", json!({"moved": 100, "skipped_redrive_limit": 0, "skipped_completion": 0, "skipped_expired": 0, "remaining": 12}))
-        .problems(CALL_PROBLEMS)
-        .problems(&[Code::MissingField])
-        .build()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fields::tests::assert_described;
@@ -178,6 +138,5 @@ mod tests {
     #[test]
     fn what_is_read_is_what_is_described() {
         assert_described(&RedriveOne::schema(), REDRIVE_FIELDS);
-        assert_described(&RedriveMany::schema(), REDRIVE_MANY_FIELDS);
     }
 }

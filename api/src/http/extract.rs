@@ -216,6 +216,7 @@ impl Incoming {
             request_id: request_id.map(Into::into),
             fingerprint: fingerprint::of_call(self.parts.uri.path(), &body.0),
             justification: justification.map(Into::into),
+            http_request: None,
         }
     }
 

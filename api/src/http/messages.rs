@@ -65,7 +65,6 @@ pub(crate) fn filter(query: &mut Query, state: State) -> Filter {
         client_request_id: query
             .text_in("client_request_id", CLIENT_REQUEST_ID)
             .map(Bytes::from),
-        reason: None,
     }
 }
 

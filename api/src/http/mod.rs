@@ -188,12 +188,6 @@ fn routes() -> Vec<Endpoint> {
             dead_letters::discard,
             dead_letters::describe_discard(),
         ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/redrives",
-            dead_letters::redrive_many,
-            dead_letters::describe_redrive_many(),
-        ),
         open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
         open(GET, "/readyz", meta::readyz, meta::describe_readyz()),
         open(

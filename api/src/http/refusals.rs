@@ -90,6 +90,21 @@ impl From<OperationRefused> for Problem {
             OperationRefused::VersionMismatch => Code::PreconditionFailed.into(),
             OperationRefused::QueueNotEmpty => Code::QueueNotEmpty.into(),
             OperationRefused::KeysNotUnique => Code::KeysNotUnique.into(),
+            OperationRefused::NotDiscarded => Code::NotDiscarded.into(),
+            OperationRefused::PayloadGone => Code::PayloadGone.into(),
+            OperationRefused::KeyTaken => Code::KeyTaken.into(),
+            OperationRefused::NotEdited => Code::NotEdited.into(),
+            OperationRefused::RevisionConflict => Code::RevisionConflict.into(),
+            OperationRefused::RevisionLimit => Code::RevisionLimit.into(),
+            OperationRefused::SelectionNotFound | OperationRefused::RedriveNotFound => {
+                Code::NotFound.into()
+            }
+            OperationRefused::SelectionExpired => Code::SelectionExpired.into(),
+            OperationRefused::CountMismatch { actual } => Self::new(
+                Code::CountMismatch,
+                format!("The selection has {actual} messages."),
+            ),
+            OperationRefused::RedriveFinished => Code::RedriveFinished.into(),
             OperationRefused::RequestIdConflict => Self::at(
                 Code::ClientRequestIdConflict,
                 "/client_request_id",

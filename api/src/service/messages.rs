@@ -5,7 +5,7 @@ use super::{Done, Error, Result, Service, unexpected};
 use crate::auth::{Principal, Right};
 use bytes::Bytes;
 use quita_storage::backend::{Answer, Browse, Call, Cursor, Detail, Operation, Page, RequestId};
-use quita_storage::model::{MessageId, Queue, Reason, State};
+use quita_storage::model::{MessageId, Queue, State};
 use quita_storage::rules::operate::Act;
 use std::sync::Arc;
 
@@ -18,8 +18,6 @@ pub struct Filter {
     pub key: Option<Arc<str>>,
     /// With this request id.
     pub client_request_id: Option<Bytes>,
-    /// Dead for this reason.
-    pub reason: Option<Reason>,
 }
 
 /// What a decision about one message did.
@@ -52,7 +50,6 @@ impl Service {
                 digest: digest(&text),
                 text,
             }),
-            reason: filter.reason,
             after,
             limit,
         };

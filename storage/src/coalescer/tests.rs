@@ -1,12 +1,15 @@
 //! The coalescer in front of a gated store: a batch begins only when the test lets it.
 
 use super::*;
+use crate::audit::{AuditPage, AuditQuery};
 use crate::backend::{
-    Answer as OperationAnswer, Batch, BatchOutcome, Browse, Call, Detail, Expect, Facts, KeyRecord,
-    Kinds, Lane, Moved, Operated, Operation, Page, QueueNumbers,
+    Answer as OperationAnswer, Batch, BatchOutcome, Browse, Call, Detail, Expect, Facts, Keep,
+    KeyRecord, Kinds, Lane, Moved, Operated, Operation, Page, QueueNumbers,
 };
+use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::memory;
 use crate::model::{Policy, Queue, QueueUid, State};
+use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
 use crate::rules::settle::{Action, Claim};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -99,17 +102,44 @@ impl Backend for Gated {
     async fn poll(&self, waiting: &[QueueUid]) -> Result<Vec<QueueUid>> {
         self.inner.poll(waiting).await
     }
-    async fn maintain(&self, now: Option<Millis>) -> Result<bool> {
-        self.inner.maintain(now).await
+    async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page> {
+        self.inner.dead_letters(listing, now).await
+    }
+    async fn dead_groups(
+        &self,
+        queues: Option<&[QueueUid]>,
+        filter: &DeadFilter,
+        limit: u32,
+        now: Option<Millis>,
+    ) -> Result<DeadGroups> {
+        self.inner.dead_groups(queues, filter, limit, now).await
+    }
+    async fn selection(&self, id: SelectionId) -> Result<Option<Selection>> {
+        self.inner.selection(id).await
+    }
+    async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>> {
+        self.inner.redrive(id).await
+    }
+    async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>> {
+        self.inner.redrives(listing).await
+    }
+    async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped> {
+        self.inner.step_redrives(now).await
+    }
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
+        self.inner.audit(query).await
+    }
+    async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
+        self.inner.maintain(keep, now).await
     }
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
         self.inner.keys().await
     }
-    async fn add_key(&self, key: KeyRecord, only_first: bool) -> Result<bool> {
-        self.inner.add_key(key, only_first).await
+    async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
+        self.inner.add_key(call, key, only_first).await
     }
-    async fn revoke_key(&self, id: &str, now: Option<Millis>) -> Result<bool> {
-        self.inner.revoke_key(id, now).await
+    async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
+        self.inner.revoke_key(call, id, now).await
     }
     fn facts(&self) -> &Facts {
         self.inner.facts()

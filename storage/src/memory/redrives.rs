@@ -133,11 +133,7 @@ impl State {
         };
         self.redrives.insert(id, redrive);
         if ended {
-            let call = Call {
-                actor: "policy".into(),
-                ..Call::default()
-            };
-            self.audit_redrive(&call, word, id, trail, now);
+            self.audit_redrive(&Call::by("policy"), word, id, trail, now);
         }
     }
 

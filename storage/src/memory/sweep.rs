@@ -31,10 +31,7 @@ impl State {
     /// Ends what dead-letter retention ends and forgets what is over.
     pub(super) fn maintain(&mut self, keep: &Keep, now: Option<Millis>) {
         let now = self.clock.now(now);
-        let policy_call = Call {
-            actor: "policy".into(),
-            ..Call::default()
-        };
+        let policy_call = Call::by("policy");
         for id in self.messages.keys().copied().collect::<Vec<_>>() {
             let mut draft = self.draft(id);
             let Some(message) = draft.message.clone() else {

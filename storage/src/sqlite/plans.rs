@@ -313,7 +313,9 @@ async fn live(store: Arc<dyn Backend>) {
     life.operate(Operation::Act {
         queue: Some(uid),
         id: parked,
-        act: Act::Discard,
+        act: Act::Discard {
+            code: crate::model::DiscardCode::WrittenOff,
+        },
     })
     .await;
     let redriven = life.publish(21, true, 0, None).await;

@@ -129,7 +129,11 @@ async fn a_revoked_key_is_refused_within_5_seconds() {
     let server = TestServer::start().await;
     assert_eq!(server.get("/v1/queues").await.status, 200);
     let id = server.backend.keys().await.unwrap()[0].id.clone();
-    server.backend.revoke_key(&id, None).await.unwrap();
+    server
+        .backend
+        .revoke_key(&Call::by("test"), &id, None)
+        .await
+        .unwrap();
     let began = Instant::now();
     while server.get("/v1/queues").await.status != 401 {
         assert!(began.elapsed() < Duration::from_secs(5));

@@ -339,7 +339,7 @@ impl MessageDetail {
                     at: Time(decision.at),
                     actor: decision.actor.to_string(),
                     action: decision.action.to_string(),
-                    justification: decision.justification.as_deref().map(str::to_owned),
+                    justification: decision.reason.as_deref().map(str::to_owned),
                 })
                 .collect(),
         }

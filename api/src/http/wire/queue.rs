@@ -1,7 +1,6 @@
 //! Queues and their policies.
 
 use super::{Seconds, Time, partial};
-use crate::service::dead_letters;
 use crate::service::queues::QueueView;
 use quita_storage::model::{self, Jitter, LateAck};
 use serde::Serialize;
@@ -278,44 +277,6 @@ pub struct Purge {
 pub struct Purged {
     /// How many messages.
     pub purged: i64,
-}
-
-/// A redrive of the oldest dead letters.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct RedriveMany {
-    /// At most this many.
-    #[schema(minimum = 1, maximum = 1_000)]
-    limit: u32,
-    /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
-}
-
-/// What a redrive did.
-#[derive(Serialize, ToSchema)]
-pub struct Redriven {
-    /// Given another round.
-    pub moved: u32,
-    /// Left: at `max_redrives`.
-    pub skipped_redrive_limit: u32,
-    /// Left: a worker has reported the work as done.
-    pub skipped_completion: u32,
-    /// Left: past their `expires_at`.
-    pub skipped_expired: u32,
-    /// Dead letters of the queue now.
-    pub remaining: i64,
-}
-
-impl From<dead_letters::Redriven> for Redriven {
-    fn from(redriven: dead_letters::Redriven) -> Self {
-        Self {
-            moved: redriven.moved,
-            skipped_redrive_limit: redriven.skipped_redrive_limit,
-            skipped_completion: redriven.skipped_completion,
-            skipped_expired: redriven.skipped_expired,
-            remaining: redriven.remaining,
-        }
-    }
 }
 
 /// An operator's call that takes nothing else.
