@@ -18,7 +18,7 @@ use quita_storage::model::{
 use quita_storage::rules::Message;
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::Action;
-use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, request_id};
+use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, discard, request_id};
 use quita_tests::{Fixture, Hand, Store, TestQueue, store};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -186,7 +186,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Act::Promote),
         2 => Just(Act::DeadLetter),
         2 => redrive,
-        1 => Just(quita_tests::fixture::discard()),
+        1 => Just(discard()),
     ];
     let pass = vec![
         1,
@@ -283,8 +283,8 @@ impl<'f> World<'f> {
             // The next ones count what is where: what is due is filed before, on every store.
             Op::RedriveOldest(limit) => {
                 self.fixture().sweep().await;
-                let answer = self.queue.redrive_oldest(*limit).await;
-                self.answer(answer)
+                let done = self.queue.redrive_oldest(i64::from(*limit)).await;
+                format!("{:?} {} {:?}", done.state, done.moved, done.skipped)
             }
             Op::Purge(dead_letters) => {
                 self.fixture().sweep().await;
