@@ -82,6 +82,11 @@ impl fmt::Debug for ApiKey {
     }
 }
 
+/// Whether this was meant as one of our keys: a token begins with a brace in base64url, `e`.
+pub(super) fn looks_like(text: &[u8]) -> bool {
+    text.starts_with(PREFIX)
+}
+
 /// The parts of a key; `None` when length, alphabet or checksum are wrong, which costs no look-up and no hash.
 pub(super) fn split(text: &[u8]) -> Option<Parts<'_>> {
     if text.len() != LENGTH || !text.starts_with(PREFIX) {

@@ -1,18 +1,26 @@
 //! Who calls: from an `Authorization` header to a [`Principal`].
 //!
-//! Reading order: [`ApiKey`] (the text of a key) → [`Authenticator`] (is it one of ours) → [`first_key`] (where the first
-//! one comes from). Keys are looked up in a copy of the store's list, so that a request costs one hash and no I/O; the copy
-//! is renewed every [`REFRESH`], and that is how soon a revoked key stops working.
+//! Reading order: [`ApiKey`] (the text of a key) → [`Authenticator`] (is it one of ours) → [`scope`] (what its holder may
+//! do) → [`first_key`] (where the first one comes from) → [`jwt`] (callers with a token of somebody else's making) →
+//! [`bucket`] (how often a caller may call). Keys are looked up in a copy of the store's list, so that a request costs one
+//! hash and no I/O; the copy is renewed every [`REFRESH`], and that is how soon a revoked key stops working. A token is
+//! verified once and then costs one hash too.
 
+pub mod bucket;
 pub mod first_key;
+pub mod jwt;
 mod key;
+pub mod scope;
 
 pub use key::ApiKey;
+pub use scope::{Right, Scopes};
 
 use http::HeaderValue;
+use jwt::{Now, Tokens};
 use parking_lot::RwLock;
 use quita_storage::backend::{Backend, KeyRecord};
 use quita_storage::error::Result as StoreResult;
+use quita_storage::model::Millis;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,58 +30,40 @@ use subtle::ConstantTimeEq;
 /// round that fails.
 pub const REFRESH: Duration = Duration::from_millis(1_500);
 
-/// The one scope there is at this step.
+/// The scope of the first key: every right on every queue.
 pub const ADMIN: &str = "admin";
 
-/// What a caller may be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Right {
-    /// Publish messages.
-    Publish,
-    /// Receive and settle messages.
-    Consume,
-    /// See queues, counts and listings.
-    Read,
-    /// See what is inside a message without receiving it.
-    Payload,
-    /// Create, change, pause, purge and delete queues.
-    Manage,
-    /// Give dead letters another round.
-    Redrive,
-    /// Throw messages away for good.
-    Discard,
-    /// Read the audit trail.
-    Audit,
-    /// Create and revoke keys.
-    Keys,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    Admin,
-    /// A scope that this version does not know allows nothing.
-    Unknown,
-}
+/// Characters that [`shown`] leaves.
+const SHOWN: usize = 64;
 
 /// A caller who proved who it is.
 #[derive(Clone, Debug)]
 pub struct Principal {
-    /// The public part of its key: what audit rows name.
+    /// What audit rows name: the public part of a key, or `issuer:subject` of a token, which holds a colon as no key does.
     pub id: Arc<str>,
-    scope: Scope,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// When its proof stops being good, in milliseconds since the Unix epoch. `None`: when it is revoked.
+    pub expires_at: Option<Millis>,
 }
 
 impl Principal {
     /// Whether this caller may do that to this queue. Decided from memory.
-    pub fn may(&self, _right: Right, _queue: &str) -> bool {
-        self.scope == Scope::Admin
+    pub fn may(&self, right: Right, queue: &str) -> bool {
+        self.scopes.may(right, queue)
+    }
+
+    /// Whether this caller may do that to any queue.
+    pub fn may_anywhere(&self, right: Right) -> bool {
+        self.scopes.may_anywhere(right)
     }
 
     /// A caller that may do everything: for work the server does in its own name, and for tests.
     pub fn admin(id: &str) -> Self {
         Self {
             id: id.into(),
-            scope: Scope::Admin,
+            scopes: Scopes::admin(),
+            expires_at: None,
         }
     }
 }
@@ -85,7 +75,7 @@ pub enum AuthFailure {
     MissingCredentials,
     /// Another scheme than `Bearer`.
     UnsupportedScheme,
-    /// Not a key that is good now.
+    /// Not a key or token that is good now.
     InvalidKey,
 }
 
@@ -101,6 +91,8 @@ type Keys = HashMap<[u8; key::ID], Known>;
 pub struct Authenticator {
     backend: Arc<dyn Backend>,
     keys: RwLock<Arc<Keys>>,
+    /// `None`: no issuer is configured, and no token is taken.
+    tokens: Option<Arc<Tokens>>,
 }
 
 impl Authenticator {
@@ -109,9 +101,17 @@ impl Authenticator {
         let auth = Self {
             backend,
             keys: RwLock::default(),
+            tokens: None,
         };
         auth.refresh().await?;
         Ok(auth)
+    }
+
+    /// Also takes tokens. Whoever calls this runs [`Tokens::run_refresh`].
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: Arc<Tokens>) -> Self {
+        self.tokens = Some(tokens);
+        self
     }
 
     /// Renews the copy of the keys.
@@ -132,11 +132,7 @@ impl Authenticator {
         }
     }
 
-    /// Who sent this `Authorization` header.
-    #[expect(
-        clippy::unused_async,
-        reason = "a scheme whose answer must be waited for may not change the signature"
-    )]
+    /// Who sent this `Authorization` header. Waits only for the keys of a token issuer, and seldom.
     pub async fn authenticate(
         &self,
         header: Option<&HeaderValue>,
@@ -155,7 +151,13 @@ impl Authenticator {
         if credentials.is_empty() {
             return Err(AuthFailure::MissingCredentials);
         }
-        self.principal(credentials).ok_or(AuthFailure::InvalidKey)
+        let found = match &self.tokens {
+            Some(tokens) if !key::looks_like(credentials) => {
+                tokens.authenticate(credentials, Now::read()).await.ok()
+            }
+            _ => self.principal(credentials),
+        };
+        found.ok_or(AuthFailure::InvalidKey)
     }
 
     fn principal(&self, text: &[u8]) -> Option<Principal> {
@@ -174,20 +176,27 @@ impl Authenticator {
 
 fn known(record: KeyRecord) -> Option<([u8; key::ID], Known)> {
     let id = *record.id.as_bytes().first_chunk()?;
-    let scope = if &*record.scope == ADMIN {
-        Scope::Admin
-    } else {
-        Scope::Unknown
-    };
+    // A text that this version cannot read allows nothing; the key stays known, so that its holder is told so.
+    let scopes = Scopes::parse(&record.scope).unwrap_or_else(|error| {
+        tracing::debug!(key = &*record.id, %error, "this key allows nothing");
+        Scopes::default()
+    });
     let known = Known {
         secret_hash: record.secret_hash,
         revoked: record.revoked_at.is_some(),
         principal: Principal {
             id: record.id,
-            scope,
+            scopes,
+            expires_at: None,
         },
     };
     Some((id, known))
+}
+
+/// What others wrote, cut and with escapes, fit for a message or a log line.
+fn shown(text: &str) -> Box<str> {
+    let cut: String = text.chars().take(SHOWN).collect();
+    cut.escape_debug().to_string().into()
 }
 
 /// An admin key as a store keeps it.
@@ -277,6 +286,68 @@ mod tests {
         let failure = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes()).await;
         assert_eq!(failure.unwrap_err(), AuthFailure::InvalidKey);
         drop(backend);
+    }
+
+    #[tokio::test]
+    async fn the_scopes_of_a_key_are_what_its_record_says() {
+        let (_, key, _) = with_a_key().await;
+        for (scope, expected) in [
+            ("admin", "admin"),
+            ("read publish:a*", "publish:a* read"),
+            ("superuser", ""),
+            ("", ""),
+        ] {
+            let backend = memory::open();
+            let mut record = admin_record(&key, "test");
+            record.scope = scope.into();
+            backend
+                .add_key(&Call::by("server"), record, false)
+                .await
+                .unwrap();
+            let auth = Authenticator::load(backend).await.unwrap();
+            let who = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes())
+                .await
+                .unwrap();
+            assert_eq!(who.scopes.to_string(), expected);
+            assert_eq!(
+                who.may(Right::Publish, "a1"),
+                scope != "superuser" && !scope.is_empty()
+            );
+            assert_eq!(who.may_anywhere(Right::Keys), scope == "admin");
+        }
+    }
+
+    #[tokio::test]
+    async fn tokens_are_taken_beside_keys_once_an_issuer_is_configured() {
+        let (_, key, auth) = with_a_key().await;
+        let (tokens, text) = jwt::a_token_for_tests();
+        let (key, token) = (format!("Bearer {}", key.reveal()), format!("bearer {text}"));
+        assert_eq!(
+            ask(&auth, token.as_bytes()).await.unwrap_err(),
+            AuthFailure::InvalidKey
+        );
+        let auth = auth.with_tokens(Arc::new(tokens));
+        assert_eq!(
+            &*ask(&auth, token.as_bytes()).await.unwrap().id,
+            "login:alice"
+        );
+        assert!(
+            ask(&auth, key.as_bytes())
+                .await
+                .unwrap()
+                .may(Right::Keys, "any")
+        );
+        for wrong in [
+            &token[..token.len() - 2],
+            "Bearer qta_",
+            "Bearer x.y.z",
+            &key[..60],
+        ] {
+            assert_eq!(
+                ask(&auth, wrong.as_bytes()).await.unwrap_err(),
+                AuthFailure::InvalidKey
+            );
+        }
     }
 
     #[tokio::test]
