@@ -10,87 +10,23 @@
 //! is the narrower one or nothing, so a cut never grows and never has to invent a name.
 
 use super::{SHOWN, shown};
+use pattern::Pattern;
 use std::fmt;
 use std::sync::Arc;
 
+mod pattern;
+mod right;
 #[cfg(test)]
 mod tests;
+
+pub use right::Right;
 
 /// Most entries of one text or list.
 pub const MAX_ENTRIES: usize = 64;
 /// Longest text in bytes, the spaces included.
 pub const MAX_BYTES: usize = 4 << 10;
-/// Longest name of a queue in bytes.
-const MAX_NAME: usize = 80;
 /// Every right on every queue; a set of the rights that there are today is less.
 const ADMIN: u16 = u16::MAX;
-
-/// What a caller may be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Right {
-    /// Publish messages.
-    Publish,
-    /// Receive and settle messages.
-    Consume,
-    /// See queues, counts and listings.
-    Read,
-    /// See what is inside a message without receiving it.
-    Payload,
-    /// Create, change, pause, purge and delete queues.
-    Manage,
-    /// Give dead letters another round.
-    Redrive,
-    /// Throw messages away for good.
-    Discard,
-    /// Read the audit trail.
-    Audit,
-    /// Create and revoke keys.
-    Keys,
-}
-
-impl Right {
-    /// Every right, in the order in which scopes are printed.
-    pub const ALL: [Self; 9] = [
-        Self::Publish,
-        Self::Consume,
-        Self::Read,
-        Self::Payload,
-        Self::Manage,
-        Self::Redrive,
-        Self::Discard,
-        Self::Audit,
-        Self::Keys,
-    ];
-
-    /// The word for it in a scope.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Consume => "consume",
-            Self::Read => "read",
-            Self::Payload => "payload",
-            Self::Manage => "manage",
-            Self::Redrive => "redrive",
-            Self::Discard => "discard",
-            Self::Audit => "audit",
-            Self::Keys => "keys",
-        }
-    }
-
-    /// The right of that name, in lower case as it is written.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|right| right.name() == name)
-    }
-
-    /// Whether it is about queues, so that a scope may name some.
-    pub const fn is_per_queue(self) -> bool {
-        !matches!(self, Self::Audit | Self::Keys)
-    }
-
-    const fn bit(self) -> u16 {
-        1 << self as u16
-    }
-}
 
 /// Why a scope cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,63 +69,6 @@ fn nearest(right: Option<Right>) -> String {
     })
 }
 
-/// Names of queues: one, or all that begin alike.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Pattern {
-    text: Box<str>,
-    prefix: bool,
-}
-
-impl Pattern {
-    fn parse(text: &str) -> Option<Self> {
-        let (text, prefix) = match text.strip_suffix('*') {
-            Some(text) => (text, true),
-            None => (text, false),
-        };
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-        let good = text.len() <= MAX_NAME
-            && text.bytes().all(plain)
-            && text
-                .as_bytes()
-                .first()
-                .map_or(prefix, u8::is_ascii_alphanumeric)
-            && !text.contains("..");
-        good.then(|| Self {
-            text: text.into(),
-            prefix,
-        })
-    }
-
-    fn is_all(&self) -> bool {
-        self.prefix && self.text.is_empty()
-    }
-
-    fn matches(&self, queue: &str) -> bool {
-        if self.prefix {
-            queue.starts_with(&*self.text)
-        } else {
-            *self.text == *queue
-        }
-    }
-
-    fn covers(&self, other: &Self) -> bool {
-        if self.prefix {
-            other.text.starts_with(&*self.text)
-        } else {
-            self == other
-        }
-    }
-
-    /// The queues of both: the narrower of the two, or none.
-    fn meet<'a>(&'a self, other: &'a Self) -> Option<&'a Self> {
-        if self.covers(other) {
-            Some(other)
-        } else {
-            other.covers(self).then_some(self)
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Grant {
     right: Right,
@@ -225,7 +104,7 @@ impl Scopes {
     pub fn from_entries<'a>(
         entries: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, ScopeError> {
-        Self::read(entries, |error| Err(error))
+        Self::read(entries, Err)
     }
 
     /// Reads a list that also holds scopes of other services, as a token's does: what is none of ours grants nothing. Says

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub const LEEWAY_S: u64 = 30;
 /// Longest life of a token in seconds. A token cannot be revoked, so a stolen one is good this long.
 pub const MAX_LIFE_S: u64 = 86_400;
-/// Longest `sub` in bytes (OpenID Connect Core §2).
+/// Longest `sub` in bytes (`OpenID` Connect Core §2).
 const MAX_SUB: usize = 255;
 /// Longest id of a principal in bytes: it stands in every audit row.
 const MAX_ID: usize = 128;

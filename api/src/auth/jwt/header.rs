@@ -61,9 +61,10 @@ fn check_kind(typ: Option<&str>, only_access: bool) -> Result<(), Reason> {
         "JWT or at+jwt"
     };
     let Some(typ) = typ else {
-        return match only_access {
-            true => Err(Reason::Kind("".into(), wanted)),
-            false => Ok(()),
+        return if only_access {
+            Err(Reason::Missing("typ".into()))
+        } else {
+            Ok(())
         };
     };
     let lower = typ.to_ascii_lowercase();

@@ -33,7 +33,7 @@ pub(super) struct Key {
     family: Family,
     /// The one algorithm it says it is for.
     only: Option<Algorithm>,
-    key: DecodingKey,
+    decoding: DecodingKey,
     /// Of everything above.
     print: [u8; 32],
     retired: AtomicBool,
@@ -138,7 +138,7 @@ impl Key {
 
     fn new(
         family: Family,
-        key: DecodingKey,
+        decoding: DecodingKey,
         parts: &[&[u8]],
         kid: Option<&str>,
         only: Option<Algorithm>,
@@ -153,7 +153,7 @@ impl Key {
             kid: kid.map(Into::into),
             family,
             only,
-            key,
+            decoding,
             print: hash.finalize().into(),
             retired: AtomicBool::new(false),
         }
@@ -166,8 +166,13 @@ impl Key {
     /// Whether `signature`, in base64url, is this key's over `signed`.
     pub(super) fn verifies(&self, algorithm: Algorithm, signed: &str, signature: &str) -> bool {
         self.fits(algorithm)
-            && crypto::verify(signature, signed.as_bytes(), &self.key, algorithm.library())
-                .unwrap_or(false)
+            && crypto::verify(
+                signature,
+                signed.as_bytes(),
+                &self.decoding,
+                algorithm.library(),
+            )
+            .unwrap_or(false)
     }
 
     /// Whether it left the set it came from.

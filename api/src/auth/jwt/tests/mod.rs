@@ -4,6 +4,7 @@ mod forgery;
 mod issuers;
 mod network;
 mod rotation;
+mod sets;
 mod times;
 
 use super::fetch::{Fetch, FetchError};

@@ -1,0 +1,157 @@
+//! Keys that are good, keys that are not, and tokens beside them.
+
+use super::*;
+use quita_storage::backend::Call;
+use quita_storage::memory;
+
+async fn with_a_key() -> (Arc<dyn Backend>, ApiKey, Authenticator) {
+    let (backend, key) = (memory::open(), ApiKey::generate().unwrap());
+    backend
+        .add_key(&Call::by("server"), admin_record(&key, "test"), false)
+        .await
+        .unwrap();
+    let auth = Authenticator::load(backend.clone()).await.unwrap();
+    (backend, key, auth)
+}
+
+async fn ask(auth: &Authenticator, header: &[u8]) -> Result<Principal, AuthFailure> {
+    let header = HeaderValue::from_bytes(header).unwrap();
+    auth.authenticate(Some(&header)).await
+}
+
+#[tokio::test]
+async fn a_good_key_is_known_in_any_case_of_the_scheme() {
+    let (_, key, auth) = with_a_key().await;
+    for scheme in ["Bearer", "bearer", "BEARER", "Bearer  "] {
+        let who = ask(&auth, format!("{scheme} {}", key.reveal()).as_bytes())
+            .await
+            .unwrap();
+        assert_eq!(&*who.id, key.id());
+        assert!(who.may(Right::Keys, "any"));
+    }
+}
+
+#[tokio::test]
+async fn unknown_wrong_revoked_and_nonsense_fail_alike() {
+    let (backend, key, auth) = with_a_key().await;
+    let other = ApiKey::generate().unwrap();
+    backend
+        .revoke_key(&Call::by("server"), key.id(), None)
+        .await
+        .unwrap();
+    auth.refresh().await.unwrap();
+    let huge = "k".repeat(1 << 20);
+    for text in [
+        key.reveal(),
+        other.reveal(),
+        "qta_",
+        &huge,
+        &key.reveal()[..60],
+    ] {
+        let failure = ask(&auth, format!("Bearer {text}").as_bytes())
+            .await
+            .unwrap_err();
+        assert_eq!(failure, AuthFailure::InvalidKey);
+    }
+    assert_eq!(
+        ask(&auth, b"Bearer \xff\xfe").await.unwrap_err(),
+        AuthFailure::InvalidKey
+    );
+}
+
+#[tokio::test]
+async fn the_secret_of_another_key_opens_nothing() {
+    let (backend, key, _) = with_a_key().await;
+    let mut record = admin_record(&key, "same id");
+    record.secret_hash = ApiKey::generate().unwrap().secret_hash();
+    let wrong = memory::open();
+    wrong
+        .add_key(&Call::by("server"), record, false)
+        .await
+        .unwrap();
+    let auth = Authenticator::load(wrong).await.unwrap();
+    let failure = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes()).await;
+    assert_eq!(failure.unwrap_err(), AuthFailure::InvalidKey);
+    drop(backend);
+}
+
+#[tokio::test]
+async fn the_scopes_of_a_key_are_what_its_record_says() {
+    let (_, key, _) = with_a_key().await;
+    for (scope, expected) in [
+        ("admin", "admin"),
+        ("read publish:a*", "publish:a* read"),
+        ("superuser", ""),
+        ("", ""),
+    ] {
+        let backend = memory::open();
+        let mut record = admin_record(&key, "test");
+        record.scope = scope.into();
+        backend
+            .add_key(&Call::by("server"), record, false)
+            .await
+            .unwrap();
+        let auth = Authenticator::load(backend).await.unwrap();
+        let who = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes())
+            .await
+            .unwrap();
+        assert_eq!(who.scopes.to_string(), expected);
+        assert_eq!(
+            who.may(Right::Publish, "a1"),
+            scope != "superuser" && !scope.is_empty()
+        );
+        assert_eq!(who.may_anywhere(Right::Keys), scope == "admin");
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_taken_beside_keys_once_an_issuer_is_configured() {
+    let (_, key, auth) = with_a_key().await;
+    let (tokens, text) = jwt::a_token_for_tests();
+    let (key, token) = (format!("Bearer {}", key.reveal()), format!("bearer {text}"));
+    assert_eq!(
+        ask(&auth, token.as_bytes()).await.unwrap_err(),
+        AuthFailure::InvalidKey
+    );
+    let auth = auth.with_tokens(Arc::new(tokens));
+    assert_eq!(
+        &*ask(&auth, token.as_bytes()).await.unwrap().id,
+        "login:alice"
+    );
+    assert!(
+        ask(&auth, key.as_bytes())
+            .await
+            .unwrap()
+            .may(Right::Keys, "any")
+    );
+    for wrong in [
+        &token[..token.len() - 2],
+        "Bearer qta_",
+        "Bearer x.y.z",
+        &key[..60],
+    ] {
+        assert_eq!(
+            ask(&auth, wrong.as_bytes()).await.unwrap_err(),
+            AuthFailure::InvalidKey
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_credentials_and_another_scheme_are_told_apart() {
+    let (_, _, auth) = with_a_key().await;
+    for header in [&b""[..], b"   ", b"Bearer", b"Bearer   "] {
+        let failure = ask(&auth, header).await.unwrap_err();
+        assert_eq!(failure, AuthFailure::MissingCredentials);
+    }
+    assert_eq!(
+        auth.authenticate(None).await.unwrap_err(),
+        AuthFailure::MissingCredentials
+    );
+    for header in [&b"Basic dXNlcjpwYXNz"[..], b"qta_abc", b"Digest x"] {
+        assert_eq!(
+            ask(&auth, header).await.unwrap_err(),
+            AuthFailure::UnsupportedScheme
+        );
+    }
+}
