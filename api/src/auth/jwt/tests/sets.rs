@@ -21,7 +21,11 @@ async fn a_token_without_a_key_id_needs_a_single_fitting_key() {
 
 #[tokio::test]
 async fn a_key_of_a_set_must_be_made_for_this() {
+    // The library would take the first 32 bytes.
+    let x = jwk(Alg::EdDSA, "a")["x"].as_str().unwrap().to_owned();
+    let long = [URL_SAFE_NO_PAD.decode(x).unwrap(), vec![0]].concat();
     let changes = [
+        ("x", json!(URL_SAFE_NO_PAD.encode(long))),
         ("use", json!("enc")),
         ("key_ops", json!(["sign"])),
         ("alg", json!("RS256")),
