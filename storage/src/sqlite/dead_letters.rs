@@ -116,14 +116,16 @@ pub(super) fn page(sql: &Connection, listing: &DeadListing) -> Result<Page> {
     Ok(page)
 }
 
-/// The first `limit` of all sources, each with its incarnation, and where the next page begins. Every source was filled once;
-/// `left` rows may still be looked at.
+/// Places, each with its incarnation, and where the next page begins.
+type Merged = (Vec<(i64, Spot)>, Option<Spot>);
+
+/// The first `limit` of all sources. Every source was filled once; `left` rows may still be looked at.
 fn merge(
     sql: &Connection,
     sources: &mut [Source<'_>],
     (limit, chunk): (usize, usize),
     mut left: u32,
-) -> Result<(Vec<(i64, Spot)>, Option<Spot>)> {
+) -> Result<Merged> {
     let newest_first = sources.first().is_some_and(|s| s.walk.newest_first);
     let rank = |(at, seq): Spot| if newest_first { (!at, !seq) } else { (at, seq) };
     let mut found: Vec<(i64, Spot)> = Vec::new();
@@ -169,12 +171,11 @@ fn listed(sql: &Connection, dead_id: i64, spot: Spot) -> Result<Option<Listed>> 
     }))
 }
 
-/// The dead letter at this place, the digest of its request id, and the bytes of its payload.
-pub(super) fn load(
-    sql: &Connection,
-    dead_id: i64,
-    (at, seq): Spot,
-) -> Result<Option<(Message, Option<Vec<u8>>, u32)>> {
+/// A dead letter, the digest of its request id, and the bytes of its payload.
+pub(super) type Found = (Message, Option<Vec<u8>>, u32);
+
+/// The dead letter at this place.
+pub(super) fn load(sql: &Connection, dead_id: i64, (at, seq): Spot) -> Result<Option<Found>> {
     const HERE: usize = ENVELOPE_COLUMNS;
     let text = format!(
         "-- load dead\nSELECT {ENVELOPE}, {LIFE}, {DEAD}, m.digest, length(m.payload),

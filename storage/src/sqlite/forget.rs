@@ -20,7 +20,7 @@ const REVISIONS: &str = "-- revisions of one message
 const STEP: u32 = 500;
 
 /// One step of everything. `true`: there is more to do now.
-pub(super) fn step(cycle: &mut Cycle<'_>, keep: &Keep) -> Result<bool> {
+pub(super) fn step(cycle: &mut Cycle<'_>, keep: Keep) -> Result<bool> {
     let until = cycle.now.saturating_sub(keep.audit_ms);
     let mut more = expire_dead(cycle)?;
     more |= drop_payloads(cycle)?;

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 impl Writer {
     /// One step of everything; a transaction that found nothing to write costs no fsync. `true`: there is more to do now.
-    pub(super) fn maintain(&mut self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
+    pub(super) fn maintain(&mut self, keep: Keep, now: Option<Millis>) -> Result<bool> {
         let now = self.catch_up(now)?;
         let moving = self.move_young_ids(now)?;
         let (more, _, _) = self.transact(Some(now), |cycle| {

@@ -397,7 +397,7 @@ impl Backend for Sqlite {
 
     async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
         let keep = *keep;
-        self.with_writer(move |writer| writer.maintain(&keep, now))
+        self.with_writer(move |writer| writer.maintain(keep, now))
             .await
     }
 

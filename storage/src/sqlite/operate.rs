@@ -21,7 +21,7 @@ impl Writer {
         &mut self,
         call: &Call,
         operation: &Operation,
-        counted: Option<Counted>,
+        counted: Option<&Counted>,
         now: Option<Millis>,
     ) -> Result<Operated> {
         let now = self.catch_up(now)?;
@@ -30,7 +30,7 @@ impl Writer {
                 let repeated = !matches!(answer, Answer::Refused(_));
                 return Ok((answer, repeated));
             }
-            let answer = perform(cycle, call, operation, counted.as_ref())?;
+            let answer = perform(cycle, call, operation, counted)?;
             if !matches!(answer, Answer::Refused(_)) {
                 remember(cycle, call, &answer)?;
             }

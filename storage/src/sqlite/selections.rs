@@ -66,7 +66,7 @@ pub(super) fn select(
     };
     let filter = Box::new(filter);
     let operation = Operation::Select { queue, filter };
-    inner.write(|writer| writer.operate(call, &operation, counted, now))
+    inner.write(|writer| writer.operate(call, &operation, counted.as_ref(), now))
 }
 
 impl Writer {
