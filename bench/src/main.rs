@@ -9,6 +9,8 @@
 
 mod ceiling;
 mod client;
+mod desk;
+mod fill;
 mod lifecycle;
 mod load;
 mod meters;
@@ -19,7 +21,7 @@ mod rows;
 mod server;
 mod subject;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use report::{Figures, Verdict};
 use rows::{Row, Subject};
 use std::path::PathBuf;
@@ -33,27 +35,39 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>
 #[derive(Parser)]
 #[command(about = "Measures quita beside a bare axum handler", version)]
 struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Length of one measurement in seconds; each row is measured once per repetition.
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, global = true)]
     seconds: f64,
     /// How often everything is repeated; medians are shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Only this store.
-    #[arg(long)]
+    #[arg(long, global = true)]
     only: Option<Store>,
     /// Only rows whose name contains one of these, separated by commas.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
     /// The server to measure; by default it is built here.
-    #[arg(long)]
+    #[arg(long, global = true)]
     server: Option<PathBuf>,
     /// Where stores are made and thrown away; must be a real disk. By default beside this program.
-    #[arg(long)]
+    #[arg(long, global = true)]
     directory: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Subcommand)]
+enum What {
+    /// The operators' desk over many dead letters, instead of the table of requests
+    Desk {
+        /// Dead letters in the deep queue, a multiple of 1,000.
+        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+        depth: u64,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Store {
     Sqlite,
     Postgres,
@@ -98,6 +112,9 @@ fn ending(verdict: Outcome<Verdict>) -> ExitCode {
 
 #[tokio::main(worker_threads = 2)]
 async fn run(arguments: &Arguments) -> Outcome<Verdict> {
+    if let Some(What::Desk { depth }) = arguments.what {
+        return desk(arguments, depth).await;
+    }
     let only = arguments.only.map(|store| match store {
         Store::Sqlite => Subject::Sqlite,
         Store::Postgres => Subject::Postgres,
@@ -109,11 +126,7 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
         chosen.retain(|row| row.subject != Subject::Postgres);
     }
     let program = server::program(arguments.server.clone())?;
-    let directory = arguments
-        .directory
-        .clone()
-        .or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
-    let subjects = Subjects::prepare(program, directory.ok_or("no directory for stores")?).await?;
+    let subjects = Subjects::prepare(program, stores(arguments)?).await?;
     let mut results: Vec<(Row, Vec<Figures>)> =
         chosen.into_iter().map(|row| (row, Vec::new())).collect();
     for repetition in 1..=arguments.repeat {
@@ -132,4 +145,26 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
     let lines = report::lines(&results);
     report::print(&lines)?;
     Ok(report::verdict(&lines))
+}
+
+/// Where stores are made.
+fn stores(arguments: &Arguments) -> Outcome<PathBuf> {
+    let directory = arguments
+        .directory
+        .clone()
+        .or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
+    Ok(directory.ok_or("no directory for stores")?)
+}
+
+async fn desk(arguments: &Arguments, depth: u64) -> Outcome<Verdict> {
+    let mut wanted = Vec::new();
+    if arguments.only != Some(Store::Postgres) {
+        wanted.push("sqlite");
+    }
+    if arguments.only != Some(Store::Sqlite) && postgres::is_there().await {
+        wanted.push("postgres");
+    }
+    let program = server::program(arguments.server.clone())?;
+    let length = Duration::from_secs_f64(arguments.seconds);
+    desk::run(&program, &stores(arguments)?, depth, length, &wanted).await
 }

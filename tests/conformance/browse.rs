@@ -1,6 +1,6 @@
 //! §5 listings: one state in its own order, no lease, keyset pages.
 
-use quita_storage::model::{MessageId, Place, Reason, State};
+use quita_storage::model::{MessageId, Place, State};
 use quita_storage::rules::operate::Act;
 use quita_tests::fixture::{HOUR, LEASE, SECOND, request_id};
 use quita_tests::{Fixture, TestQueue, on_every_store};
@@ -72,19 +72,14 @@ async fn delayed_is_listed_by_due_time(f: &Fixture) {
     assert_eq!(pages(queue, State::Delayed, 3).await, ids);
 }
 
-/// §5 – dead by time of death, and by reason.
-async fn dead_is_listed_by_time_of_death_and_reason(f: &Fixture) {
+/// §5 – dead by time of death.
+async fn dead_is_listed_by_time_of_death(f: &Fixture) {
     let queue = f.plain_queue().await;
     let later = queue.create("1", |p| p.priority = 0).await;
     let sooner = queue.dead_letter().await.id;
     f.pass(SECOND);
     f.do_act(later, Act::DeadLetter).await;
     assert_eq!(queue.ids(State::Dead).await, [sooner, later]);
-    let mut browse = queue.browse_item(State::Dead);
-    browse.reason = Some(Reason::Operator);
-    let listed = queue.walk(browse).await;
-    assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].message.envelope.id, later);
 }
 
 /// §5 – by request id: at most one message, in its state only.
@@ -210,7 +205,7 @@ on_every_store![
     pages_of_any_size_are_one_listing,
     ready_is_listed_in_the_queues_order,
     delayed_is_listed_by_due_time,
-    dead_is_listed_by_time_of_death_and_reason,
+    dead_is_listed_by_time_of_death,
     a_message_is_found_by_its_request_id,
     a_search_by_key_ends,
     a_listing_changes_nothing,

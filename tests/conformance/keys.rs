@@ -4,7 +4,7 @@ use quita_storage::backend::{Answer, Batch, Duplicate, Expect, OperationRefused,
 use quita_storage::model::{End, MessageId, Policy, State};
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::Settled;
-use quita_tests::fixture::{DAY, HOUR, LEASE, plain_policy};
+use quita_tests::fixture::{DAY, HOUR, LEASE, discard, plain_policy};
 use quita_tests::{Fixture, TestQueue, on_every_store};
 
 async fn publish(queue: TestQueue<'_>, body: &str, key: &str) -> Published {
@@ -185,7 +185,7 @@ async fn a_key_is_remembered_however_it_went(f: &Fixture) {
     f.do_act(cancelled, Act::Cancel).await;
     let discarded = create(queue, "1", "discarded").await;
     f.nack_permanently(&queue.take().await).await.unwrap();
-    f.do_act(discarded, quita_tests::fixture::discard()).await;
+    f.do_act(discarded, discard()).await;
     let purged = create(queue, "1", "purged").await;
     queue.purge(false).await;
     f.pass(29 * DAY);
@@ -287,7 +287,7 @@ async fn keys_of_messages_that_left_are_not_live(f: &Fixture) {
     for hand in queue.receive(2).await {
         f.nack_permanently(&hand).await.unwrap();
     }
-    f.do_act(discarded, quita_tests::fixture::discard()).await;
+    f.do_act(discarded, discard()).await;
     queue.purge(true).await;
     let first = create(queue, "2", "a").await;
     let answer = queue.set(unique).await;

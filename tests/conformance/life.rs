@@ -4,7 +4,7 @@ use quita_storage::backend::{Answer, OperationRefused};
 use quita_storage::model::{Cause, End, Limit, Place, Reason, State};
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::Settled;
-use quita_tests::fixture::{BACKOFF, DAY, HOUR, LEASE, SECOND, nack, redrive};
+use quita_tests::fixture::{BACKOFF, DAY, HOUR, LEASE, SECOND, discard, nack, redrive};
 use quita_tests::{Fixture, on_every_store};
 
 /// §3 – publish, no delay → ready; counts accepted.
@@ -378,7 +378,7 @@ async fn a_redriven_message_starts_over_and_stays_itself(f: &Fixture) {
 async fn a_live_message_is_neither_redriven_nor_discarded(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.publish("1").await;
-    for act in [redrive(true), quita_tests::fixture::discard()] {
+    for act in [redrive(true), discard()] {
         assert_eq!(f.refuse_act(id, act).await, OperationRefused::NotDead);
     }
 }
@@ -387,7 +387,7 @@ async fn a_live_message_is_neither_redriven_nor_discarded(f: &Fixture) {
 async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.dead_letter().await.id;
-    f.do_act(id, quita_tests::fixture::discard()).await;
+    f.do_act(id, discard()).await;
     assert_eq!(f.state(id).await, State::Ended);
     let counts = queue.counts().await;
     assert_eq!((counts.discarded, counts.dead), (1, 0));
@@ -400,26 +400,20 @@ async fn a_discarded_message_is_gone_and_its_payload_kept(f: &Fixture) {
     f.maintain().await;
     let payload = f.message(id).await.and_then(|d| d.payload);
     assert_eq!(payload, None);
-    for act in [
-        redrive(true),
-        quita_tests::fixture::discard(),
-        Act::DeadLetter,
-    ] {
+    for act in [redrive(true), discard(), Act::DeadLetter] {
         let refused = f.refuse_act(id, act).await;
         assert_eq!(refused, OperationRefused::MessageNotFound);
     }
+    let refused = f.refuse_act(id, Act::Reopen).await;
+    assert_eq!(refused, OperationRefused::PayloadGone);
 }
 
 /// §3 – a discarded message is not there for any operator's decision but to be opened again.
 async fn a_discarded_message_cannot_be_redriven(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.dead_letter().await.id;
-    f.do_act(id, quita_tests::fixture::discard()).await;
-    for act in [
-        redrive(true),
-        quita_tests::fixture::discard(),
-        Act::DeadLetter,
-    ] {
+    f.do_act(id, discard()).await;
+    for act in [redrive(true), discard(), Act::DeadLetter] {
         let refused = f.refuse_act(id, act).await;
         assert_eq!(refused, OperationRefused::MessageNotFound);
     }
@@ -477,7 +471,7 @@ async fn totals_only_grow_and_always_balance(f: &Fixture) {
             }
             3 => {
                 if let Some(id) = queue.ids(State::Dead).await.first() {
-                    f.do_act(*id, quita_tests::fixture::discard()).await;
+                    f.do_act(*id, discard()).await;
                 }
             }
             _ => {}
@@ -612,7 +606,7 @@ async fn a_message_that_never_was_is_not_found(f: &Fixture) {
         Act::Cancel,
         Act::Promote,
         Act::DeadLetter,
-        quita_tests::fixture::discard(),
+        discard(),
         redrive(true),
     ] {
         let answer = f.act(id, act).await;

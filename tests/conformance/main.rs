@@ -8,6 +8,8 @@
 mod attempts;
 mod batches;
 mod browse;
+mod dead_letters;
+mod decisions;
 mod diagnostics;
 mod keys;
 mod late_settle;
@@ -18,6 +20,7 @@ mod order;
 mod pause;
 mod purge;
 mod queues;
+mod redrives;
 mod request_ids;
 mod retention;
 mod time;

@@ -10,15 +10,18 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use quita_storage::backend::{
-    Answer, Batch, Delivery, Detail, Expect, Listed, Publish, Published, Received, SettleOutcome,
+    Answer, Batch, Delivery, Detail, Expect, Listed, Operation, Publish, Published, Received,
+    SettleOutcome,
 };
+use quita_storage::dead_letters::{DeadFilter, Selection};
 use quita_storage::model::{
-    Backoff, End, Failure, Jitter, LateAck, MessageId, Millis, Policy, State,
+    Backoff, DiscardCode, End, Failure, Jitter, LateAck, MessageId, Millis, Policy, State,
 };
+use quita_storage::redrives::{BulkAction, RedriveId};
 use quita_storage::rules::Message;
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::Action;
-use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, request_id};
+use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, discard, plan, request_id};
 use quita_tests::{Fixture, Hand, Store, TestQueue, store};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,10 +35,24 @@ enum Op {
     Maintain,
     Decide(usize, Act),
     RedriveOldest(u32),
+    /// Freezes dead letters: all, or those with the error code that the settles here use.
+    Select(bool),
+    /// Decides the messages of the latest selection, however old it is.
+    Bulk(Bulk),
+    Edit(usize, u8),
+    UndoEdit(usize),
     Purge(bool),
     Pause(bool),
     Set(Knobs),
     Recreate,
+}
+
+#[derive(Clone, Debug)]
+struct Bulk {
+    discard: bool,
+    max: Option<i64>,
+    force: bool,
+    dry_run: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -186,8 +203,21 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Act::Promote),
         2 => Just(Act::DeadLetter),
         2 => redrive,
-        1 => Just(quita_tests::fixture::discard()),
+        1 => Just(discard()),
+        1 => Just(Act::Reopen),
     ];
+    let bulk = (
+        any::<bool>(),
+        prop::option::of(1..4_i64),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(discard, max, force, dry_run)| Bulk {
+            discard,
+            max,
+            force,
+            dry_run,
+        });
     let pass = vec![
         1,
         500,
@@ -213,6 +243,10 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Maintain),
         4 => (0..6_usize, act).prop_map(|(pick, act)| Op::Decide(pick, act)),
         1 => (1..4_u32).prop_map(Op::RedriveOldest),
+        1 => any::<bool>().prop_map(Op::Select),
+        1 => bulk.prop_map(Op::Bulk),
+        1 => (0..6_usize, 0..3_u8).prop_map(|(pick, body)| Op::Edit(pick, body)),
+        1 => (0..6_usize).prop_map(Op::UndoEdit),
         1 => any::<bool>().prop_map(Op::Purge),
         1 => any::<bool>().prop_map(Op::Pause),
         1 => knobs().prop_map(Op::Set),
@@ -227,6 +261,7 @@ struct World<'f> {
     policy: Policy,
     ids: Vec<MessageId>,
     hands: Vec<Hand>,
+    selection: Option<Selection>,
     since_maintained: Millis,
 }
 
@@ -239,6 +274,7 @@ impl<'f> World<'f> {
             policy,
             ids: Vec::new(),
             hands: Vec::new(),
+            selection: None,
             since_maintained: 0,
         }
     }
@@ -283,8 +319,54 @@ impl<'f> World<'f> {
             // The next ones count what is where: what is due is filed before, on every store.
             Op::RedriveOldest(limit) => {
                 self.fixture().sweep().await;
-                let answer = self.queue.redrive_oldest(*limit).await;
-                self.answer(answer)
+                let done = self.queue.redrive_oldest(i64::from(*limit)).await;
+                format!("{:?} {} {:?}", done.state, done.moved, done.skipped)
+            }
+            Op::Select(some) => {
+                self.fixture().sweep().await;
+                let error_code = some.then(|| "E1".to_owned());
+                let filter = DeadFilter {
+                    error_code,
+                    ..DeadFilter::default()
+                };
+                let selection = self.queue.select(filter).await;
+                let sample: Vec<String> = selection
+                    .sample
+                    .iter()
+                    .map(|id| self.number(MessageId(*id)))
+                    .collect();
+                let text = format!("{:?} {sample:?}", selection.figures);
+                self.selection = Some(selection);
+                text
+            }
+            Op::Bulk(bulk) => self.bulk(bulk).await,
+            Op::Edit(pick, body) => {
+                let Some(id) = latest(&self.ids, *pick).copied() else {
+                    return String::new();
+                };
+                let detail = self.fixture().message(id).await;
+                let base = detail.and_then(|d| d.revisions.last().map(|r| r.number));
+                let (payload, headers) = [
+                    ("{\"a\":2}", None),
+                    ("[3]", Some("{\"h\":\"1\"}")),
+                    ("4", None),
+                ][usize::from(*body)];
+                let answer = self.fixture().operate(Operation::Edit {
+                    queue: self.queue.uid,
+                    id,
+                    base: base.unwrap_or(0),
+                    payload: payload.into(),
+                    headers: headers.map(Into::into),
+                });
+                self.answer(answer.await)
+            }
+            Op::UndoEdit(pick) => {
+                let Some(id) = latest(&self.ids, *pick).copied() else {
+                    return String::new();
+                };
+                let queue = self.queue.uid;
+                let answer = self.fixture().operate(Operation::UndoEdit { queue, id });
+                self.answer(answer.await)
             }
             Op::Purge(dead_letters) => {
                 self.fixture().sweep().await;
@@ -311,6 +393,26 @@ impl<'f> World<'f> {
         }
     }
 
+    async fn bulk(&self, bulk: &Bulk) -> String {
+        self.fixture().sweep().await;
+        let Some(selection) = &self.selection else {
+            return String::new();
+        };
+        let mut plan = plan(selection);
+        if bulk.discard {
+            plan.action = BulkAction::Discard(DiscardCode::Duplicate);
+        }
+        (plan.max, plan.force, plan.dry_run) = (bulk.max, bulk.force, bulk.dry_run);
+        let start = Operation::StartRedrive(Box::new(plan));
+        match self.fixture().operate(start).await {
+            Answer::Redrive { id } => {
+                let done = self.fixture().run_redrive(RedriveId(id)).await;
+                format!("{:?} {} {:?}", done.state, done.moved, done.skipped)
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
     async fn put(&self, policy: Policy) -> Answer {
         self.fixture()
             .put_queue(&self.name, policy, Expect::Anything)
@@ -330,6 +432,11 @@ impl<'f> World<'f> {
                     self.number(MessageId(id))
                 )
             }
+            Answer::Edited {
+                id,
+                revision,
+                edited,
+            } => format!("{} {revision} {edited}", self.number(MessageId(id))),
             Answer::Queue { created, .. } => format!("created {created}"),
             other => format!("{other:?}"),
         }
@@ -471,6 +578,24 @@ impl<'f> World<'f> {
                 writeln!(text, "{}", self.listed(&listed)).unwrap();
             }
         }
+        let now = Some(self.fixture().now());
+        let all = DeadFilter::default();
+        let queues = [self.queue.uid];
+        let groups = self
+            .fixture()
+            .backend
+            .dead_groups(Some(&queues), &all, 100, now);
+        for group in groups.await.unwrap().groups {
+            let example = self.number(group.example);
+            let span = (group.first_died_at, group.last_died_at);
+            let what = (
+                group.group,
+                group.reason,
+                group.error_code,
+                group.example_detail,
+            );
+            writeln!(text, "{} {what:?} {span:?} {example}", group.count).unwrap();
+        }
         text
     }
 
@@ -508,9 +633,14 @@ impl<'f> World<'f> {
             return format!("{number} nothing known");
         };
         let message = detail.message.as_ref().map(|m| self.message(m));
+        let decisions: Vec<_> = detail
+            .decisions
+            .iter()
+            .map(|d| (d.at, &d.action, &d.actor, &d.reason, &d.before, &d.after))
+            .collect();
         format!(
-            "{number} {message:?} {:?} {:?} {:?} {:?} {:?}",
-            detail.ended, detail.payload, detail.deliveries, detail.decisions, detail.key
+            "{number} {message:?} {:?} {:?} {:?} {decisions:?} {:?} {:?}",
+            detail.ended, detail.payload, detail.deliveries, detail.key, detail.revisions
         )
     }
 }

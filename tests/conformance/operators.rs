@@ -1,37 +1,17 @@
 //! §3, §5: what operators do: redrive, discard, cancel, promote, dead-letter; repeats by request id; audit rows.
 
 use quita_storage::backend::{Answer, Operation, OperationRefused};
+use quita_storage::dead_letters::DeadFilter;
 use quita_storage::model::{End, MessageId, QueueUid, State};
+use quita_storage::redrives::RedriveId;
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::Action;
-use quita_tests::fixture::{DAY, HOUR, SECOND, nack, operator, redrive};
+use quita_tests::fixture::{DAY, HOUR, SECOND, discard, nack, operator, plan, redrive};
 use quita_tests::{Fixture, on_every_store};
 
 fn on(id: MessageId, act: Act) -> Operation {
     let queue = None;
     Operation::Act { queue, id, act }
-}
-
-struct Redriven {
-    moved: u32,
-    at_limit: u32,
-    remaining: i64,
-}
-
-fn redriven(answer: Answer) -> Redriven {
-    match answer {
-        Answer::Redriven {
-            moved,
-            skipped_redrive_limit: at_limit,
-            remaining,
-            ..
-        } => Redriven {
-            moved,
-            at_limit,
-            remaining,
-        },
-        other => panic!("no redrive: {other:?}"),
-    }
 }
 
 /// §5 – every operator call with a request id repeats its first answer, for 7 days.
@@ -101,7 +81,7 @@ async fn a_repeated_purge_takes_nothing_more(f: &Fixture) {
     assert_eq!(queue.counts().await.ready, 1);
 }
 
-/// §5 – a bounded redrive takes the oldest first, answers what is left, and a repeat of it moves nothing more.
+/// §5 – a bounded redrive takes the oldest first, and a repeat of it begins no second one.
 async fn a_bounded_redrive_takes_the_oldest(f: &Fixture) {
     let queue = f.plain_queue().await;
     let mut ids = Vec::new();
@@ -109,16 +89,20 @@ async fn a_bounded_redrive_takes_the_oldest(f: &Fixture) {
         ids.push(queue.dead_letter().await.id);
         f.pass(SECOND);
     }
-    let call = operator(Some("op-1"));
-    let operation = Operation::RedriveOldest {
-        queue: queue.uid,
-        limit: 3,
-    };
+    let mut plan = plan(&queue.select(DeadFilter::default()).await);
+    plan.max = Some(3);
+    let (call, operation) = (
+        operator(Some("op-1")),
+        Operation::StartRedrive(Box::new(plan)),
+    );
     for repeated in [false, true] {
         let done = f.call(&call, operation.clone()).await;
         assert_eq!(done.repeated, repeated);
-        let redriven = redriven(done.answer);
-        assert_eq!((redriven.moved, redriven.remaining), (3, 2));
+        let Answer::Redrive { id } = done.answer else {
+            panic!("{:?}", done.answer)
+        };
+        let redrive = f.run_redrive(RedriveId(id)).await;
+        assert_eq!((redrive.moved, redrive.remaining()), (3, 0));
     }
     let mut ready = queue.ids(State::Ready).await;
     ready.sort_unstable();
@@ -137,8 +121,8 @@ async fn redrives_are_bounded_without_force(f: &Fixture) {
 
     f.pass(SECOND);
     let fresh = queue.dead_letter().await.id;
-    let done = redriven(queue.redrive_oldest(1).await);
-    assert_eq!((done.moved, done.at_limit, done.remaining), (1, 1, 1));
+    let done = queue.redrive_oldest(1).await;
+    assert_eq!((done.moved, done.skipped.redrive_limit), (1, 1));
     assert_eq!(queue.ids(State::Ready).await, [fresh]);
 
     f.do_act(tired, redrive(true)).await;
@@ -174,8 +158,8 @@ async fn a_redrive_of_many_moves_each_once(f: &Fixture) {
         f.apply(&batch).await;
     }
     assert_eq!(queue.counts().await.dead, 300);
-    let done = redriven(queue.redrive_oldest(250).await);
-    assert_eq!((done.moved, done.remaining), (250, 50));
+    let done = queue.redrive_oldest(250).await;
+    assert_eq!(done.moved, 250);
     let counts = queue.counts().await;
     assert_eq!((counts.ready, counts.dead, counts.redriven), (250, 50, 250));
 }
@@ -183,8 +167,8 @@ async fn a_redrive_of_many_moves_each_once(f: &Fixture) {
 /// §5 – nothing to redrive is an answer.
 async fn an_empty_redrive_moves_nothing(f: &Fixture) {
     let queue = f.plain_queue().await;
-    let done = redriven(queue.redrive_oldest(10).await);
-    assert_eq!((done.moved, done.remaining), (0, 0));
+    let done = queue.redrive_oldest(10).await;
+    assert_eq!((done.moved, done.skipped.total()), (0, 0));
 }
 
 /// Seam – a message that is asked for in another queue is not found there.
@@ -212,7 +196,7 @@ async fn a_decision_answers_the_state_now(f: &Fixture) {
         (Act::DeadLetter, State::Dead),
         (redrive(false), State::Ready),
         (Act::DeadLetter, State::Dead),
-        (quita_tests::fixture::discard(), State::Ended),
+        (discard(), State::Ended),
     ] {
         let answer = f.act(id, act).await;
         let expected = Answer::Acted {
@@ -238,7 +222,7 @@ async fn decisions_are_kept_with_their_reasons(f: &Fixture) {
     assert_eq!(actions, ["promote", "dead_letter", "redrive"]);
     for decision in &decisions {
         assert_eq!(&*decision.actor, "operator-1");
-        assert_eq!(decision.justification.as_deref(), Some("because"));
+        assert_eq!(decision.reason.as_deref(), Some("because"));
     }
     assert_eq!(decisions[1].at + SECOND, decisions[2].at);
 }
@@ -247,7 +231,7 @@ async fn decisions_are_kept_with_their_reasons(f: &Fixture) {
 async fn a_refused_decision_leaves_no_row(f: &Fixture) {
     let queue = f.plain_queue().await;
     let id = queue.publish("1").await;
-    f.refuse_act(id, quita_tests::fixture::discard()).await;
+    f.refuse_act(id, discard()).await;
     let decisions = f.message(id).await.unwrap().decisions;
     assert!(decisions.is_empty(), "{decisions:?}");
 }
@@ -266,7 +250,10 @@ async fn the_last_decision_outlives_the_message(f: &Fixture) {
 async fn an_unknown_queue_is_not_found(f: &Fixture) {
     let queue = QueueUid(4_711);
     for operation in [
-        Operation::RedriveOldest { queue, limit: 1 },
+        Operation::Select {
+            queue,
+            filter: Box::default(),
+        },
         Operation::Pause {
             queue,
             paused: true,

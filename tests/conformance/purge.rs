@@ -4,13 +4,13 @@ use quita_storage::backend::{Answer, OperationRefused};
 use quita_storage::model::{End, State};
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::{Refused, Settled};
-use quita_tests::fixture::{DAY, HOUR, LEASE};
+use quita_tests::fixture::{DAY, HOUR, LEASE, discard};
 use quita_tests::{Fixture, TestQueue, on_every_store};
 
 /// One ready, delayed, leased, dead and discarded message each.
 async fn one_of_each(f: &Fixture, queue: TestQueue<'_>) {
     let discarded = queue.dead_letter().await.id;
-    f.do_act(discarded, quita_tests::fixture::discard()).await;
+    f.do_act(discarded, discard()).await;
     queue.dead_letter().await;
     queue.publish_and_take().await;
     queue.publish("ready").await;

@@ -1,8 +1,8 @@
 //! §5 queues: create, replace, delete, versions; API keys as the store sees them.
 
-use quita_storage::backend::{Answer, Expect, KeyRecord, Operation, OperationRefused};
+use quita_storage::backend::{Answer, Call, Expect, KeyRecord, Operation, OperationRefused};
 use quita_storage::model::{Backoff, Jitter, LateAck, Policy, QueueUid, State};
-use quita_tests::fixture::{DAY, HOUR, SECOND, plain_policy};
+use quita_tests::fixture::{DAY, HOUR, SECOND, discard, plain_policy};
 use quita_tests::{Fixture, on_every_store};
 
 fn uid(answer: &Answer) -> (QueueUid, bool) {
@@ -184,7 +184,7 @@ async fn a_queue_that_holds_messages_is_deleted_by_force_only(f: &Fixture) {
     let id = queue.dead_letter().await.id;
     let not_empty = Answer::Refused(OperationRefused::QueueNotEmpty);
     assert_eq!(queue.delete(false).await, not_empty);
-    f.do_act(id, quita_tests::fixture::discard()).await;
+    f.do_act(id, discard()).await;
     queue.publish("1").await;
     assert_eq!(queue.delete(false).await, not_empty);
     assert_eq!(queue.delete(true).await, Answer::Deleted { purged: 1 });

@@ -3,7 +3,7 @@
 use quita_storage::backend::{Batch, Duplicate, Expect, Published};
 use quita_storage::model::{End, MessageId, State};
 use quita_storage::rules::operate::Act;
-use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, plain_policy, request_id};
+use quita_tests::fixture::{DAY, HOUR, MINUTE, SECOND, discard, plain_policy, request_id};
 use quita_tests::{Fixture, TestQueue, on_every_store};
 
 async fn publish(queue: TestQueue<'_>, body: &str, id: &str) -> Published {
@@ -294,7 +294,7 @@ async fn a_repeat_says_how_the_message_went(f: &Fixture) {
     f.do_act(cancelled, Act::Cancel).await;
     let discarded = create(queue, "1", "discarded").await;
     f.nack_permanently(&queue.take().await).await.unwrap();
-    f.do_act(discarded, quita_tests::fixture::discard()).await;
+    f.do_act(discarded, discard()).await;
     let purged = create(queue, "1", "purged").await;
     assert_eq!(queue.purge(false).await, 1);
     for (id, text, end) in [

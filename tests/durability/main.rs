@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test whose setting fails has to stop")]
 
+mod redrives;
 mod replicas;
 mod restart;
 mod storm;

@@ -8,10 +8,12 @@ use quita_storage::backend::{
     Listed, Operated, Operation, OperationRefused, Publish, Published, QueueNumbers, Receive,
     Received, RequestId, Settle, SettleOutcome,
 };
+use quita_storage::dead_letters::{DeadFilter, DeadListing, Selection, SelectionId};
 use quita_storage::model::{
     Backoff, Counts, DiscardCode, Failure, Jitter, MessageId, Millis, Policy, Queue, QueueUid,
     Reason, State,
 };
+use quita_storage::redrives::{BulkAction, Redrive, RedriveId, RedrivePlan, Stepped};
 use quita_storage::rules::operate::Act;
 use quita_storage::rules::settle::{Action, Claim, Refused, Settled};
 use std::cell::{Cell, RefCell};
@@ -279,6 +281,44 @@ impl Fixture {
         self.settle(hand, Action::GiveBack).await
     }
 
+    async fn is_deleted(&self, uid: QueueUid) -> bool {
+        self.backend.queue_by_uid(uid).await.unwrap().unwrap().1
+    }
+
+    /// Begins a bulk decision that must begin.
+    pub async fn start(&self, plan: RedrivePlan) -> RedriveId {
+        match self.operate(Operation::StartRedrive(Box::new(plan))).await {
+            Answer::Redrive { id } => RedriveId(id),
+            other => panic!("not begun: {other:?}"),
+        }
+    }
+
+    /// A bulk decision as it is now.
+    pub async fn redrive(&self, id: RedriveId) -> Redrive {
+        self.backend.redrive(id).await.unwrap().unwrap()
+    }
+
+    /// One step of whichever bulk decision is due.
+    pub async fn step(&self) -> Stepped {
+        self.backend.step_redrives(Some(self.now())).await.unwrap()
+    }
+
+    /// Lets a bulk decision go on until it is in a final state; time passes as it needs.
+    pub async fn run_redrive(&self, id: RedriveId) -> Redrive {
+        for _ in 0..10_000 {
+            let redrive = self.redrive(id).await;
+            if redrive.state.is_final() {
+                return redrive;
+            }
+            let stepped = self.step().await;
+            if !stepped.stepped {
+                let next = stepped.next_at.expect("nothing will ever happen");
+                self.pass((next - self.now()).max(1));
+            }
+        }
+        panic!("a redrive without an end");
+    }
+
     /// What holds after every case: the conservation law, and gauges that equal a recount through the listings.
     pub async fn audit(&self) {
         let queues = self.queues.borrow().clone();
@@ -292,6 +332,14 @@ impl Fixture {
             recounted.leased = queue.list(State::Leased).await.len() as i64;
             recounted.dead = queue.list(State::Dead).await.len() as i64;
             assert_eq!(counts, recounted, "counts beside a recount");
+            if !self.is_deleted(uid).await {
+                let dead = queue.dead(DeadFilter::default()).await;
+                assert_eq!(
+                    dead.len() as i64,
+                    counts.dead,
+                    "dead letters beside a recount"
+                );
+            }
         }
     }
 }
@@ -508,6 +556,81 @@ impl TestQueue<'_> {
         }
     }
 
+    /// The dead letters that a filter means, oldest first.
+    pub async fn dead(&self, filter: DeadFilter) -> Vec<MessageId> {
+        let listed = self.dead_listing(filter, false).await;
+        listed.iter().map(|l| l.message.envelope.id).collect()
+    }
+
+    /// Walks a listing of dead letters to its end, page by page.
+    pub async fn dead_listing(&self, filter: DeadFilter, newest_first: bool) -> Vec<Listed> {
+        let mut listing = DeadListing {
+            queues: Some(vec![self.uid]),
+            filter,
+            after: None,
+            newest_first,
+            limit: 3,
+        };
+        let mut all = Vec::new();
+        loop {
+            let now = Some(self.fixture.now());
+            let page = self.fixture.backend.dead_letters(&listing, now);
+            let page = page.await.unwrap();
+            assert!(page.items.len() <= 3);
+            all.extend(page.items);
+            let Some(next) = page.next else { return all };
+            assert_ne!(listing.after, Some(next), "a listing that stands still");
+            listing.after = Some(next);
+        }
+    }
+
+    /// Freezes dead letters.
+    pub async fn select(&self, filter: DeadFilter) -> Selection {
+        let (queue, filter) = (self.uid, Box::new(filter));
+        let id = match self
+            .fixture
+            .operate(Operation::Select { queue, filter })
+            .await
+        {
+            Answer::Selected { id } => SelectionId(id),
+            other => panic!("not selected: {other:?}"),
+        };
+        self.fixture.backend.selection(id).await.unwrap().unwrap()
+    }
+
+    /// Gives dead letters another round, the oldest first, at most `max`: a selection of all, without rate and canary.
+    pub async fn redrive_oldest(&self, max: i64) -> Redrive {
+        let selection = self.select(DeadFilter::default()).await;
+        let mut plan = plan(&selection);
+        plan.max = Some(max);
+        let id = self.fixture.start(plan).await;
+        self.fixture.run_redrive(id).await
+    }
+
+    /// A message that one permanent nack with this error made a dead letter.
+    pub async fn dead_of(&self, code: &str, detail: &str) -> MessageId {
+        self.dead_with(|_| {}, code, detail).await
+    }
+
+    /// The same, published as `change` says.
+    pub async fn dead_with(
+        &self,
+        change: impl FnOnce(&mut Publish),
+        code: &str,
+        detail: &str,
+    ) -> MessageId {
+        let id = self.create("1", change).await;
+        let hand = self.take().await;
+        assert_eq!(hand.id, id, "another message came first");
+        let action = Action::Nack {
+            failure: Failure::cleaned(Some(code), Some(detail)),
+            delay_ms: None,
+            permanent: true,
+        };
+        self.fixture.settle(&hand, action).await.unwrap();
+        id
+    }
+
     /// Deletes the queue.
     pub async fn delete(&self, force: bool) -> Answer {
         let (queue, version) = (self.uid, None);
@@ -535,6 +658,21 @@ pub fn nack(delay_ms: Option<Millis>, permanent: bool) -> Action {
         failure,
         delay_ms,
         permanent,
+    }
+}
+
+/// All of a selection at once: no rate, no canary, no end by itself.
+pub fn plan(selection: &Selection) -> RedrivePlan {
+    RedrivePlan {
+        selection: selection.id,
+        action: BulkAction::Redrive,
+        expected_count: selection.figures.count,
+        max: None,
+        rate: None,
+        canary: None,
+        abort_if: None,
+        force: false,
+        dry_run: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A stop cuts no answer, and makes nobody wait.
 
 use super::{SHORT, TestEdge, soon, wide};
+use quita_storage::backend::Call;
 use quita_storage::memory;
 use quita_tests::server::{TestServer, json_headers};
 use quita_tests::wire::Wire;
