@@ -167,6 +167,54 @@ mod tests {
     }
 
     #[test]
+    fn every_remote_command_has_examples_and_no_option_takes_a_key() {
+        fn leaves<'a>(
+            command: &'a clap::Command,
+            path: String,
+            to: &mut Vec<(String, &'a clap::Command)>,
+        ) {
+            let mut own = command.get_subcommands().peekable();
+            if own.peek().is_none() {
+                to.push((path, command));
+                return;
+            }
+            for sub in own {
+                leaves(sub, format!("{path} {}", sub.get_name()), to);
+            }
+        }
+        let command = Cli::command();
+        let mut found = Vec::new();
+        for name in [
+            "queue",
+            "dead",
+            "redrive",
+            "message",
+            "publish",
+            "audit",
+            "completions",
+        ] {
+            let sub = command.find_subcommand(name).unwrap();
+            leaves(sub, name.to_owned(), &mut found);
+        }
+        assert!(found.len() >= 23, "{}", found.len());
+        for (path, command) in found {
+            let after = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let shown = format!("  quita {path}");
+            assert!(
+                after.contains("EXAMPLES") && after.contains(&shown),
+                "{path}: {after}"
+            );
+            for arg in command.get_arguments() {
+                assert!(!arg.get_id().as_str().contains("api_key"), "{path}");
+                assert!(arg.get_help().is_some(), "{path}: {}", arg.get_id());
+            }
+        }
+    }
+
+    #[test]
     fn settings_go_with_serve_and_without_a_command() {
         for line in [
             &["quita", "--listen", "0.0.0.0:1"][..],

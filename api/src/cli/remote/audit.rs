@@ -81,14 +81,14 @@ pub(super) enum Order {
 }
 
 const COLUMNS: &[Column] = &[
-    Column::number("ID", |e| text(&e["audit_id"])),
     Column::firm("AT", |e| time(&e["at"])),
     Column::firm("ACTION", |e| text(&e["action"])),
     Column::text("ACTOR", |e| text(&e["actor"])),
     Column::text("QUEUE", |e| text(&e["queue"])),
     Column::firm("MESSAGE", |e| text(&e["message_id"])),
-    Column::firm("REDRIVE", |e| text(&e["redrive_id"])),
     Column::text("REASON", |e| text(&e["reason"])),
+    Column::firm("REDRIVE", |e| text(&e["redrive_id"])),
+    Column::number("ID", |e| text(&e["audit_id"])),
 ];
 
 pub(super) fn run(session: &mut Session, args: &AuditArgs) -> Outcome {

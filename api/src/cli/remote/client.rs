@@ -203,6 +203,8 @@ impl Client {
     /// What it means when no answer came.
     fn unreachable(&self, error: &Error) -> Failure {
         let exit = match error {
+            // What came was not HTTP, or the certificate is not trusted.
+            Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => Exit::Failed,
             Error::Io(_)
             | Error::Timeout(_)
             | Error::HostNotFound

@@ -186,9 +186,9 @@ const GROUPS: &[Column] = &[
     Column::firm("KIND", |g| text(&g["failure_kind"])),
     Column::text("CODE", |g| text(&g["error_code"])),
     Column::text("ERROR", |g| text(&g["error_text"])),
-    Column::firm("FIRST", |g| time(&g["first_died_at"])),
-    Column::firm("LAST", |g| time(&g["last_died_at"])),
     Column::firm("EXAMPLE", |g| text(&g["example_message_id"])),
+    Column::firm("LAST", |g| time(&g["last_died_at"])),
+    Column::firm("FIRST", |g| time(&g["first_died_at"])),
 ];
 
 const DECIDED: &[Column] = &[

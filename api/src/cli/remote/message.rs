@@ -26,11 +26,11 @@ pub(super) const SUMMARY: &[Column] = &[
     Column::firm("DIED", |m| time(&m["dead_letter"]["died_at"])),
     Column::firm("KIND", kind),
     Column::text("CODE", |m| text(&m["dead_letter"]["error_code"])),
+    Column::text("ERROR", error),
+    Column::text("KEY", |m| text(&m["key"])),
     Column::number("ATTEMPTS", |m| text(&m["attempts"])),
     Column::number("REDRIVES", |m| text(&m["redrive_count"])),
     Column::firm("EDITED", |m| mark(&m["dead_letter"]["edited"])),
-    Column::text("KEY", |m| text(&m["key"])),
-    Column::text("ERROR", error),
 ];
 
 /// A dead letter in a listing over queues.
@@ -40,11 +40,11 @@ pub(super) const SUMMARY_WITH_QUEUE: &[Column] = &[
     Column::firm("DIED", |m| time(&m["dead_letter"]["died_at"])),
     Column::firm("KIND", kind),
     Column::text("CODE", |m| text(&m["dead_letter"]["error_code"])),
+    Column::text("ERROR", error),
+    Column::text("KEY", |m| text(&m["key"])),
     Column::number("ATTEMPTS", |m| text(&m["attempts"])),
     Column::number("REDRIVES", |m| text(&m["redrive_count"])),
     Column::firm("EDITED", |m| mark(&m["dead_letter"]["edited"])),
-    Column::text("KEY", |m| text(&m["key"])),
-    Column::text("ERROR", error),
 ];
 
 /// How it died, in the words of `--failure-kind`.

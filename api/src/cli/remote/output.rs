@@ -139,8 +139,19 @@ impl Rows<'_> {
             Format::Json if self.count == 0 => self.out.line("[]")?,
             Format::Json => self.out.line("\n]")?,
             Format::Table if self.count > 0 => {
-                let text = super::table::lay_out(self.columns, &self.cells, self.out.width);
+                let width = self.out.width;
+                let text = super::table::lay_out(self.columns, &self.cells, width);
                 self.out.line(&text)?;
+                let fitting = super::table::fitting(self.columns, &self.cells, width);
+                let hidden = self.columns.iter().skip(fitting);
+                let hidden: Vec<&str> = hidden.map(|column| column.title).collect();
+                if !hidden.is_empty() {
+                    self.out.flush()?;
+                    talk(&format!(
+                        "Not shown, as the terminal is too narrow: {}",
+                        hidden.join(", ")
+                    ));
+                }
             }
             _ => {}
         }

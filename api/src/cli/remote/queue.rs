@@ -111,9 +111,9 @@ const COLUMNS: &[Column] = &[
     Column::number("DELAYED", |q| text(&q["counts"]["delayed"])),
     Column::number("LEASED", |q| text(&q["counts"]["leased"])),
     Column::number("DEAD", |q| text(&q["counts"]["dead"])),
+    Column::firm("PAUSED", |q| table::mark(&q["paused"])),
     Column::text("OLDEST READY", |q| length(&q["oldest_ready_age_seconds"])),
     Column::text("OLDEST DEAD", |q| length(&q["oldest_dead_age_seconds"])),
-    Column::firm("PAUSED", |q| table::mark(&q["paused"])),
 ];
 
 pub(super) fn run(session: &mut Session, command: QueueCommand) -> Outcome {
@@ -178,7 +178,13 @@ fn set(session: &mut Session, args: &SetArgs) -> Outcome {
         state.extend(names.map(|name| (name.as_str(), text(&present["policy"][name.as_str()]))));
         return session.show_dry_run(&change, &state);
     }
-    let text = change::send(&session.client, &change)?;
+    let text = change::send(&session.client, &change).map_err(|failure| {
+        if args.create && failure.exit == Exit::Refused {
+            failure.and("hint: the queue exists; without --create its policy is changed")
+        } else {
+            failure
+        }
+    })?;
     show(session, &text)
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Blanks between two columns.
 const GAP: u16 = 2;
 /// A text column narrower than this says nothing.
-const MIN_TEXT: u16 = 6;
+const MIN_TEXT: u16 = 10;
 /// What stands for nothing, so that a column is never missing.
 const NOTHING: &str = "-";
 
@@ -52,26 +52,42 @@ impl Column {
     }
 }
 
-/// The table, without a line end at its end. With a width no line is wider, as long as there are not more columns than
-/// characters.
+/// How many columns fit, from the first one on; at least one.
+pub(super) fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> usize {
+    let Some(width) = width else {
+        return columns.len();
+    };
+    let mut total = 0;
+    let fits = least(columns, rows).take_while(|least| {
+        total += least + usize::from(GAP);
+        // The last column needs no gap.
+        total <= width + usize::from(GAP)
+    });
+    fits.count().max(1)
+}
+
+/// The table, without a line end at its end. With a width no line is wider: texts are cut, and columns that do not fit are
+/// left out from the last one on. Columns are therefore given in the order of their importance.
 pub(super) fn lay_out(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let mut table = empty(width);
+    let shown = fitting(columns, rows, width);
+    let wraps = width.is_some_and(|width| least(columns, rows).next().unwrap_or(0) > width);
+    let columns = &columns[..shown];
+    let mut table = empty(width.map(|width| width + usize::from(GAP)));
     table.set_header(columns.iter().map(|column| Cell::new(column.title)));
-    let roomy = width.is_none_or(|width| least(columns, rows) <= width);
     for cells in rows {
-        let mut row = Row::from(cells.iter().map(|text| Cell::new(visible(text))));
-        if roomy {
+        let cells = cells.iter().take(shown);
+        let mut row = Row::from(cells.map(|text| Cell::new(visible(text))));
+        if !wraps {
             row.max_height(1);
         }
         table.add_row(row);
     }
     for (column, shape) in table.column_iter_mut().zip(columns) {
         column.set_padding((0, GAP));
-        match shape.kind {
-            Kind::Number => column.set_cell_alignment(CellAlignment::Right),
-            Kind::Firm | Kind::Text => {}
+        if shape.kind == Kind::Number {
+            column.set_cell_alignment(CellAlignment::Right);
         }
-        if roomy && width.is_some() {
+        if width.is_some() && !wraps {
             column.set_constraint(match shape.kind {
                 Kind::Text => ColumnConstraint::LowerBoundary(Width::Fixed(MIN_TEXT + GAP)),
                 Kind::Firm | Kind::Number => ColumnConstraint::ContentWidth,
@@ -109,21 +125,17 @@ fn empty(width: Option<usize>) -> Table {
     table
 }
 
-/// The least width at which nothing firm is cut.
-fn least(columns: &[Column], rows: &[Vec<String>]) -> usize {
-    let width = |text: &str| console::measure_text_width(text);
-    let wanted = |(at, column): (usize, &Column)| {
-        let cells = rows.iter().filter_map(|row| row.get(at));
-        let widest = cells.map(|text| width(&visible(text))).max().unwrap_or(0);
-        let widest = widest.max(width(column.title));
-        let bound = if column.kind == Kind::Text {
-            widest.min(usize::from(MIN_TEXT))
-        } else {
-            widest
-        };
-        bound + usize::from(GAP)
-    };
-    columns.iter().enumerate().map(wanted).sum()
+/// The least width of each column at which it still says something.
+fn least(columns: &[Column], rows: &[Vec<String>]) -> impl Iterator<Item = usize> {
+    columns.iter().enumerate().map(|(at, column)| {
+        let cells = rows.iter().filter_map(move |row| row.get(at));
+        let widest = cells.map(|text| console::measure_text_width(&visible(text)));
+        let widest = widest.max().unwrap_or(0).max(column.title.len());
+        match column.kind {
+            Kind::Text => widest.min(usize::from(MIN_TEXT)),
+            Kind::Firm | Kind::Number => widest,
+        }
+    })
 }
 
 /// A value as a cell: a text as it is, a missing one as `-`.
@@ -225,10 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_is_too_narrow_wraps() {
-        let table = laid_out(Some(24));
-        assert!(widest(&table) <= 24, "{table}");
-        assert!(table.lines().count() > 4, "{table}");
+    fn columns_that_do_not_fit_are_left_out_and_a_first_one_that_does_not_wraps() {
+        let narrow = laid_out(Some(30));
+        assert_eq!(narrow.lines().next(), Some("ID                 COUNT"));
+        assert_eq!(narrow.lines().count(), 4, "{narrow}");
+        let wrapped = laid_out(Some(12));
+        assert!(widest(&wrapped) <= 12, "{wrapped}");
+        assert!(wrapped.lines().count() > 4, "{wrapped}");
     }
 
     #[test]
