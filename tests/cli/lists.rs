@@ -1,6 +1,6 @@
 //! Listings: pages, bounds and formats.
 
-use crate::fake::{Fake, Say, ok};
+use crate::fake::{Fake, Say, ok, problem};
 use crate::run::{finished, prepared, started};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -171,6 +171,23 @@ fn a_reader_that_leaves_early_is_no_failure() {
         .unwrap();
     assert!(first.contains(r#""message_id":"msg_0""#), "{first}");
     finished(child).ended(0);
+}
+
+#[test]
+fn what_came_before_a_failure_is_printed_all_the_same() {
+    let path = "GET /v1/dead-letters";
+    let page = json!({"messages": [dead(1)], "next_page_token": "a"});
+    let script = [(path, ok(page)), (path, problem(503, "overloaded"))];
+    for (format, lines) in [("table", 2), ("json", 3), ("name", 1)] {
+        let ran = Fake::new(&script)
+            .quita(&["dead", "list", "-o", format])
+            .ended(6);
+        assert_eq!(ran.lines().len(), lines, "{}", ran.out);
+    }
+    let none = Fake::new(&script[1..])
+        .quita(&["dead", "list", "-o", "json"])
+        .ended(6);
+    assert_eq!(none.out, "");
 }
 
 #[test]

@@ -23,7 +23,8 @@ pub(super) const EXAMPLES: &str = "EXAMPLES
 With -o jsonl all entries are written as they come, oldest first, unless --limit or --order say otherwise.
 
 EXIT CODES
-  0 done   1 failed   2 usage   3 not found   4 not allowed   5 refused by a guard   6 temporary   7 partly done";
+  0 done          1 failed                2 usage       3 not found
+  4 not allowed   5 refused by a guard    6 temporary   7 partly done";
 
 /// Entries shown when nothing else is said.
 const LIMIT: usize = 50;
@@ -140,7 +141,7 @@ impl AuditArgs {
 fn export(session: &mut Session, query: &Pairs, most: usize) -> Outcome {
     let path = with_query("/v1/audit", query);
     let mut from = session.client.stream(&path, "application/x-ndjson")?;
-    let bar = progress::counter("entries", session.out.width.is_none());
+    let bar = progress::counter("entries", session.out.waits());
     let mut rows = session.out.rows("audit_id", COLUMNS);
     while rows.count < most {
         let mut line = String::new();

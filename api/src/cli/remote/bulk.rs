@@ -11,7 +11,7 @@ use super::filter::Filter;
 use super::output::talk;
 use super::path::Pairs;
 use super::visible::visible;
-use super::{input, json, redrive, selection, watch};
+use super::{input, json, progress, redrive, selection, watch};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 pub(super) struct BulkArgs {
     /// Many at once: the dead letters of this queue that the filter lets through
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long, conflicts_with = "ids", help_heading = "Many")]
     pub(super) queue: Option<String>,
 
     #[command(flatten)]
@@ -104,7 +104,10 @@ pub(super) fn run(
         ));
     };
     let action = decision.action;
-    let selected = select(session, queue, &bulk.filter)?;
+    let waiting = progress::counter("selecting", true);
+    let selected = select(session, queue, &bulk.filter);
+    waiting.finish_and_clear();
+    let selected = selected?;
     talk(&selection::shown(&selected, stderr_width()));
     let count = selected["count"].as_u64().unwrap_or(0);
     if let Some(expected) = bulk.expect_count.filter(|expected| *expected != count) {

@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// Options of every change.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct ChangeArgs {
-    /// Show the request and the present state, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     pub(super) dry_run: bool,
 

@@ -13,6 +13,8 @@ use super::paging::{self, Limits, Listing};
 use super::path::{self, Pairs};
 use super::story::Story;
 use super::table::{Column, text, time};
+use super::visible::visible;
+use super::{progress, table};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -321,6 +323,7 @@ fn each(
         return Ok(Exit::Done);
     }
     let mut answers = Vec::new();
+    let bar = progress::bar(ids.len() as u64);
     for id in ids {
         let done = prepare(session, id, args, action, members)
             .and_then(|(_, change)| change::send(&session.client, &change));
@@ -328,12 +331,16 @@ fn each(
             Ok(answer) => answers.push(answer),
             Err(failure) if ids.len() == 1 => return Err(failure),
             Err(failure) => {
-                talk(&super::visible::visible(id));
-                failure.print();
+                bar.suspend(|| {
+                    talk(&visible(id));
+                    failure.print();
+                });
                 failed.push(failure);
             }
         }
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     let some = !answers.is_empty();
     if let ([answer], true) = (answers.as_slice(), ids.len() == 1) {
         session.out.one(answer, "message_id", |decided, width| {
@@ -341,7 +348,7 @@ fn each(
                 ("message", text(&decided["message_id"])),
                 ("state", text(&decided["state"])),
             ];
-            super::table::fields(&pairs, width)
+            table::fields(&pairs, width)
         })?;
     } else {
         let mut rows = session.out.rows("message_id", DECIDED);

@@ -43,7 +43,8 @@ use std::process::ExitCode;
 /// What all these commands end with.
 pub(super) const EXIT_CODES: &str = "\
 EXIT CODES
-  0 done   1 failed   2 usage   3 not found   4 not allowed   5 refused by a guard   6 temporary   7 partly done
+  0 done          1 failed                2 usage       3 not found
+  4 not allowed   5 refused by a guard    6 temporary   7 partly done
   130 a watch was interrupted";
 
 /// Commands that call a server.

@@ -58,6 +58,11 @@ impl Out {
         Self { format, width, to }
     }
 
+    /// Whether nothing is drawn over while data is on its way: it goes elsewhere, or comes at the end.
+    pub(super) fn waits(&self) -> bool {
+        self.width.is_none() || self.format == Format::Table
+    }
+
     /// A line.
     pub(super) fn line(&mut self, text: &str) -> Outcome<()> {
         Ok(writeln!(self.to, "{text}")?)

@@ -1,13 +1,14 @@
 //! Listings: pages are followed by themselves, up to a bound.
 
 use super::Session;
-use super::client::parse;
+use super::client::{Client, parse};
 use super::exit::{Exit, Failure, Outcome};
-use super::output::talk;
+use super::output::{Rows, talk};
 use super::path::{Pairs, with_query};
 use super::progress;
 use super::table::Column;
 use clap::Args;
+use indicatif::ProgressBar;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
@@ -50,12 +51,33 @@ pub(super) struct Listing {
     pub(super) none: &'static str,
 }
 
-/// Prints at most `most` entries.
+/// Prints at most `most` entries. What came before a failure is printed all the same.
 pub(super) fn list(session: &mut Session, listing: &Listing, most: usize) -> Outcome {
-    let progress = progress::counter("entries", most > MAX_PAGE);
-    let mut rows = session.out.rows(listing.name, listing.columns);
+    let Session { client, out } = session;
+    let progress = progress::counter("entries", most > MAX_PAGE && out.waits());
+    let mut rows = out.rows(listing.name, listing.columns);
+    let walked = walk(client, listing, most, &mut rows, &progress);
+    progress.finish_and_clear();
+    if walked.is_err() && rows.count == 0 {
+        return walked.map(|_| Exit::Done);
+    }
+    rows.end(listing.none)?;
+    if walked? {
+        talk("There are more: --limit N or --all shows them.");
+    }
+    Ok(Exit::Done)
+}
+
+/// Follows the pages; whether there are more entries than were wanted.
+fn walk(
+    client: &Client,
+    listing: &Listing,
+    most: usize,
+    rows: &mut Rows<'_>,
+    progress: &ProgressBar,
+) -> Outcome<bool> {
     let mut token: Option<String> = None;
-    let more = loop {
+    loop {
         let wanted = MAX_PAGE.min(most - rows.count);
         let mut query = listing.query.clone();
         query.push(("page_size", wanted.into()));
@@ -63,8 +85,7 @@ pub(super) fn list(session: &mut Session, listing: &Listing, most: usize) -> Out
             query.push(("page_token", token.into()));
         }
         let path = with_query(&listing.path, &query);
-        let text = session.client.get(&path)?;
-        let page: BTreeMap<String, Box<RawValue>> = parse(&path, &text)?;
+        let page: BTreeMap<String, Box<RawValue>> = client.read(&path)?;
         let Some(entries) = page.get(listing.member) else {
             let missing = format!("no `{}`", listing.member);
             return Err(Failure::strange(&path, &missing));
@@ -74,19 +95,14 @@ pub(super) fn list(session: &mut Session, listing: &Listing, most: usize) -> Out
             Some(token) => parse(&path, token.get())?,
             None => None,
         };
-        for entry in entries.iter().take(most - rows.count) {
+        let left = most - rows.count;
+        for entry in entries.iter().take(left) {
             rows.push(entry.get())?;
             progress.inc(1);
         }
         // A short page is not the end, only a missing token is.
         if token.is_none() || rows.count >= most {
-            break token.is_some();
+            return Ok(token.is_some());
         }
-    };
-    progress.finish_and_clear();
-    rows.end(listing.none)?;
-    if more {
-        talk("There are more: --limit N or --all shows them.");
     }
-    Ok(Exit::Done)
 }

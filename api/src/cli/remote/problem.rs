@@ -51,7 +51,8 @@ impl fmt::Display for Problem {
             write!(f, " ({})", visible(&self.code))?;
         }
         let mut line = |text: &str| write!(f, "\n  {}", visible(text));
-        if !self.detail.is_empty() && self.detail != self.title {
+        let repeated = self.errors.iter().any(|e| e.detail == self.detail);
+        if !self.detail.is_empty() && self.detail != self.title && !repeated {
             line(&self.detail)?;
         }
         for Fault { pointer, detail } in &self.errors {
@@ -83,7 +84,7 @@ mod tests {
             "errors":[{"pointer":"/max_attempts","code":"out_of_range","detail":"1 to 1,000."}],"later":1}"#;
         assert_eq!(
             Problem::read(422, body).to_string(),
-            "A value is out of range (out_of_range)\n  1 to 1,000.\n  /max_attempts: 1 to 1,000.\n  hint: See `errors`.\n  request id: req-1"
+            "A value is out of range (out_of_range)\n  /max_attempts: 1 to 1,000.\n  hint: See `errors`.\n  request id: req-1"
         );
     }
 

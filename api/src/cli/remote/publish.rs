@@ -20,7 +20,8 @@ pub(super) const EXAMPLES: &str = "EXAMPLES
   jq -c '.[]' charges.json | quita publish charges --lines --request-id-prefix import-2026-10
 
 EXIT CODES
-  0 done   1 failed   2 usage   3 not found   4 not allowed   5 refused by a guard   6 temporary   7 some lines were refused";
+  0 done          1 failed                2 usage       3 not found
+  4 not allowed   5 refused by a guard    6 temporary   7 partly done";
 
 /// Most entries of a batch.
 const MAX_ENTRIES: usize = 1_000;
@@ -190,6 +191,8 @@ fn lines(session: &mut Session, args: &PublishArgs) -> Outcome {
         .filter(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
         .map(|stat| stat.st_size as u64);
     let bar = match size {
+        // Ids and a bar on one terminal would write over each other.
+        _ if session.out.width.is_some() => progress::counter("", false),
         Some(size) => progress::bytes(size),
         None => progress::counter("lines", true),
     };
