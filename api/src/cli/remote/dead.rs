@@ -2,9 +2,10 @@
 
 use super::Session;
 use super::bulk::{self, BulkArgs, Decision};
-use super::change::{self, ChangeArgs};
-use super::client::{self, Change};
-use super::exit::{Exit, Failure, Outcome};
+use super::change::ChangeArgs;
+use super::client;
+use super::decide;
+use super::exit::{Exit, Outcome};
 use super::filter::Filter;
 use super::fix::{self, FixArgs};
 use super::message::{self, SUMMARY, SUMMARY_WITH_QUEUE};
@@ -13,8 +14,6 @@ use super::paging::{self, Limits, Listing};
 use super::path::{self, Pairs};
 use super::story::Story;
 use super::table::{Column, text, time};
-use super::visible::visible;
-use super::{progress, table};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -193,11 +192,6 @@ const GROUPS: &[Column] = &[
     Column::firm("FIRST", |g| time(&g["first_died_at"])),
 ];
 
-const DECIDED: &[Column] = &[
-    Column::firm("MESSAGE", |m| text(&m["message_id"])),
-    Column::firm("STATE", |m| text(&m["state"])),
-];
-
 pub(super) fn run(session: &mut Session, command: DeadCommand) -> Outcome {
     match command {
         DeadCommand::List(args) => list(session, &args),
@@ -215,8 +209,8 @@ pub(super) fn run(session: &mut Session, command: DeadCommand) -> Outcome {
                 let decision = Decision { action, members };
                 return bulk::run(session, &args.bulk, &args.change, decision);
             }
-            no_filter(&args.bulk.filter)?;
-            each(session, &args.ids, &args.change, "/discard", &members)
+            decide::no_filter(&args.bulk.filter)?;
+            decide::each(session, &args.ids, &args.change, "/discard", &members)
         }
         DeadCommand::Redrive(args) => {
             let mut members: Pairs = vec![
@@ -228,13 +222,13 @@ pub(super) fn run(session: &mut Session, command: DeadCommand) -> Outcome {
                 let decision = Decision { action, members };
                 return bulk::run(session, &args.bulk, &args.change, decision);
             }
-            no_filter(&args.bulk.filter)?;
+            decide::no_filter(&args.bulk.filter)?;
             members.push(("expires_in_seconds", json!(args.expires_in)));
-            each(session, &args.ids, &args.change, "/redrive", &members)
+            decide::each(session, &args.ids, &args.change, "/redrive", &members)
         }
         DeadCommand::Reopen(args) => {
             let members = vec![("reason", args.reason.as_str().into())];
-            each(session, &args.ids, &args.change, "/reopen", &members)
+            decide::each(session, &args.ids, &args.change, "/reopen", &members)
         }
     }
 }
@@ -292,88 +286,4 @@ fn show(session: &mut Session, id: &str) -> Outcome {
         talk("This is not a dead letter now.");
     }
     message::show(session, id, &text)
-}
-
-/// A filter beside ids would promise what it does not do.
-fn no_filter(filter: &Filter) -> Outcome<()> {
-    if filter.query()?.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::usage("a filter goes with --queue, not with ids"))
-    }
-}
-
-/// One decision about each of these messages, one after another. What fails does not stop the others.
-fn each(
-    session: &mut Session,
-    ids: &[String],
-    args: &ChangeArgs,
-    action: &str,
-    members: &Pairs,
-) -> Outcome {
-    if ids.len() > 1 && args.request_id.is_some() {
-        return Err(Failure::usage("one --request-id names one request"));
-    }
-    let mut failed: Vec<Failure> = Vec::new();
-    if args.dry_run {
-        for id in ids {
-            let (story, change) = prepare(session, id, args, action, members)?;
-            session.show_dry_run(&change, &story.present())?;
-        }
-        return Ok(Exit::Done);
-    }
-    let mut answers = Vec::new();
-    let bar = progress::bar(ids.len() as u64);
-    for id in ids {
-        let done = prepare(session, id, args, action, members)
-            .and_then(|(_, change)| change::send(&session.client, &change));
-        match done {
-            Ok(answer) => answers.push(answer),
-            Err(failure) if ids.len() == 1 => return Err(failure),
-            Err(failure) => {
-                bar.suspend(|| {
-                    talk(&visible(id));
-                    failure.print();
-                });
-                failed.push(failure);
-            }
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    let some = !answers.is_empty();
-    if let ([answer], true) = (answers.as_slice(), ids.len() == 1) {
-        session.out.one(answer, "message_id", |decided, width| {
-            let pairs = [
-                ("message", text(&decided["message_id"])),
-                ("state", text(&decided["state"])),
-            ];
-            table::fields(&pairs, width)
-        })?;
-    } else {
-        let mut rows = session.out.rows("message_id", DECIDED);
-        for answer in &answers {
-            rows.push(answer)?;
-        }
-        rows.end("Nothing was done.")?;
-    }
-    Ok(match failed.first() {
-        None => Exit::Done,
-        Some(_) if some => Exit::Partly,
-        Some(first) => first.exit,
-    })
-}
-
-/// The message, and the decision about it. Its queue is part of the path.
-fn prepare(
-    session: &Session,
-    id: &str,
-    args: &ChangeArgs,
-    action: &str,
-    members: &Pairs,
-) -> Outcome<(Story, Change)> {
-    let story: Story = session.client.read(&path::message(id))?;
-    let path = path::dead_letter(&story.queue(), id, action);
-    let change = Change::post(path, args.body(members.clone())?);
-    Ok((story, change))
 }

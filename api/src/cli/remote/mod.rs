@@ -12,6 +12,8 @@ mod bulk;
 mod change;
 mod client;
 mod dead;
+mod decide;
+mod event;
 mod exit;
 mod filter;
 mod fix;
