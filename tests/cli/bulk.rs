@@ -221,6 +221,9 @@ fn a_discard_of_many_says_why() {
         "--justification",
         "the bank is closed",
     ]);
+    fake.quita(&[&line[..], &["--canary", "3"]].concat())
+        .ended(2)
+        .says("redrive");
     fake.quita(&line).ended(0);
     let start = fake.last(START).json();
     assert_eq!(start["action"], "discard");

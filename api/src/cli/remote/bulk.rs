@@ -104,6 +104,7 @@ pub(super) fn run(
         ));
     };
     let action = decision.action;
+    bulk.fits(action)?;
     let waiting = progress::counter("selecting", true);
     let selected = select(session, queue, &bulk.filter);
     waiting.finish_and_clear();
@@ -150,6 +151,20 @@ pub(super) fn run(
     let started: Value = parse(&request.path, &text)?;
     let id = super::table::text(&started["redrive_id"]);
     watch::to_its_end(session, &id)
+}
+
+impl BulkArgs {
+    /// Whether the flags belong to the action. The server would say so too, but only after somebody has typed the count.
+    fn fits(&self, action: &str) -> Outcome<()> {
+        let canary = self.canary.is_some() || self.canary_wait.is_some();
+        let abort = self.abort_fraction.is_some() || self.abort_min_sample.is_some();
+        if action == "discard" && (canary || abort) {
+            return Err(Failure::usage(
+                "what is discarded cannot fail again: --canary and --abort go with redrive",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Freezes a selection. A repeat makes another one, which changes nothing.

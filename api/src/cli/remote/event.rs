@@ -18,6 +18,7 @@ pub(super) struct Revision {
     actor: Value,
     #[serde(default)]
     reason: Value,
+    /// It took an edit back.
     #[serde(default)]
     undone: bool,
     #[serde(default)]
@@ -96,6 +97,9 @@ pub(super) fn decision(decision: &Value) -> Event {
     if let Some(id) = decision["redrive_id"].as_str() {
         let _ = write!(what, " in {id}");
     }
+    if let Some(code) = decision["after"]["code"].as_str() {
+        let _ = write!(what, ": {code}");
+    }
     let mut event = Event::new(&decision["at"], what);
     for name in ["reason", "justification"] {
         if let Some(why) = decision[name].as_str() {
@@ -107,9 +111,13 @@ pub(super) fn decision(decision: &Value) -> Event {
 
 impl Revision {
     pub(super) fn event(&self) -> Event {
-        let undone = if self.undone { ", undone since" } else { "" };
         let what = format!(
-            "edited by {}: revision {}{undone}",
+            "{} by {}: revision {}",
+            if self.undone {
+                "edit taken back"
+            } else {
+                "edited"
+            },
             text(&self.actor),
             text(&self.number)
         );

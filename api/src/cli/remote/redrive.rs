@@ -39,7 +39,8 @@ pub(in crate::cli) enum RedriveCommand {
     /// Follow one to its end, with a progress bar
     ///
     /// Ends with 0 when all were moved, 7 when some were skipped or failed again, 5 when it was aborted, 1 when it was
-    /// cancelled. Ctrl-C ends the watching only (130).
+    /// cancelled. Ctrl-C ends the watching only (130). What fails again is counted for 24 hours more: `quita redrive show`
+    /// says how many.
     #[command(after_help = "EXAMPLES
   quita redrive watch rdv_02mx3k8s9qv40
   quita redrive watch $(quita redrive list --state running --limit 1 -o name)")]

@@ -43,7 +43,10 @@ impl Story {
         let discarded = self.get("discarded");
         let completion = self.get("completion");
         let completion = match (&completion["delivery"], self.get("completion_remembered")) {
-            (Value::Number(delivery), _) => format!("reported by delivery {delivery}"),
+            (Value::Number(delivery), _) => match &completion["outcome"] {
+                Value::Null => format!("reported by delivery {delivery}"),
+                outcome => format!("reported by delivery {delivery}: {outcome}"),
+            },
             (_, Value::Bool(true)) => "reported".to_owned(),
             _ => "-".to_owned(),
         };
