@@ -24,11 +24,10 @@ pub(super) fn incarnations(
     queues: Option<&[QueueUid]>,
 ) -> Result<Vec<(QueueUid, i64)>> {
     const ALL: &str = "-- queues with dead letters
-        SELECT q.uid, q.dead_id FROM queue q CROSS JOIN counter c ON c.queue_id = q.dead_id
-        WHERE q.deleted = 0 AND c.dead > 0";
+        SELECT queue.uid, dead_id FROM queue CROSS JOIN counter ON queue_id = dead_id WHERE deleted = 0 AND dead > 0";
     const ONE: &str = "-- has this queue dead letters
-        SELECT q.uid, q.dead_id FROM queue q CROSS JOIN counter c ON c.queue_id = q.dead_id
-        WHERE q.uid = ? AND q.deleted = 0 AND c.dead > 0";
+        SELECT queue.uid, dead_id FROM queue CROSS JOIN counter ON queue_id = dead_id
+        WHERE queue.uid = ? AND deleted = 0 AND dead > 0";
     let row = |r: &Row<'_>| Ok((QueueUid(r.get(0)?), r.get(1)?));
     let Some(queues) = queues else {
         let mut statement = sql.prepare_cached(ALL).map_err(failed)?;

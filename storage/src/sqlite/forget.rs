@@ -13,6 +13,9 @@ use crate::rules;
 use crate::rules::trail::Trail;
 use rusqlite::{OptionalExtension, params};
 
+const REVISIONS: &str = "-- revisions of one message
+    DELETE FROM revision WHERE seq = ?";
+
 /// Rows per step and kind: a few milliseconds, so that callers hardly notice.
 const STEP: u32 = 500;
 
@@ -101,7 +104,7 @@ fn drop_payloads(cycle: &Cycle<'_>) -> Result<bool> {
         UPDATE discarded SET payload_kept = 0 WHERE seq = ?";
     let over = due(cycle, OVER, cycle.now - DISCARD_UNDO_MS)?;
     for id in &over {
-        for sql in [EMPTY, MARK, "DELETE FROM revision WHERE seq = ?"] {
+        for sql in [EMPTY, MARK, REVISIONS] {
             run(cycle, sql, [id.0])?;
         }
     }
@@ -172,6 +175,10 @@ fn stop_watching(cycle: &Cycle<'_>, until: Millis) -> Result<bool> {
 fn forget_redrives(cycle: &Cycle<'_>, until: Millis) -> Result<bool> {
     const REDRIVES: &str = "-- redrives: over
         SELECT id, selection_id FROM redrive WHERE finished_at <= ? AND watched = 0 ORDER BY finished_at LIMIT ?";
+    const FAILURES: &str = "-- redrives: failures of one that is over
+        DELETE FROM redrive_failure WHERE redrive_id = ?";
+    const REDRIVE: &str = "-- redrives: one that is over
+        DELETE FROM redrive WHERE id = ?";
     const KEPT: &str = "-- redrives: selection that nobody needs
         DELETE FROM selection WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM redrive WHERE selection_id = ?1)";
     const SELECTIONS: &str = "-- selections: over
@@ -185,12 +192,8 @@ fn forget_redrives(cycle: &Cycle<'_>, until: Millis) -> Result<bool> {
         })
         .map_err(failed)?;
     for (id, selection) in &over {
-        run(
-            cycle,
-            "DELETE FROM redrive_failure WHERE redrive_id = ?",
-            [id],
-        )?;
-        run(cycle, "DELETE FROM redrive WHERE id = ?", [id])?;
+        run(cycle, FAILURES, [id])?;
+        run(cycle, REDRIVE, [id])?;
         run(cycle, KEPT, [selection])?;
     }
     let selections = run(cycle, SELECTIONS, params![cycle.now, STEP])?;
@@ -239,7 +242,7 @@ fn sweep_revisions(cycle: &mut Cycle<'_>) -> Result<()> {
     let last = rows.last().filter(|_| full).map(|row| row.0);
     cycle.known.revision_cursor = last.unwrap_or(0);
     for (seq, _) in rows.iter().filter(|(_, there)| !there) {
-        run(cycle, "DELETE FROM revision WHERE seq = ?", [seq])?;
+        run(cycle, REVISIONS, [seq])?;
     }
     Ok(())
 }

@@ -71,9 +71,11 @@ pub(super) fn clear(cycle: &mut Cycle<'_>, id: MessageId, at: Millis) -> Result<
 
 /// Clears a step of the oldest purged incarnation; when it is empty, folds its numbers into the present one.
 fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
+    const OLDEST: &str = "-- oldest trash
+        SELECT id, uid, kind, since FROM trash ORDER BY since, id LIMIT 1";
     let oldest: Option<(i64, i32, i64, Millis)> = cycle
         .sql
-        .prepare_cached("SELECT id, uid, kind, since FROM trash ORDER BY since, id LIMIT 1")
+        .prepare_cached(OLDEST)
         .and_then(|mut s| {
             s.query_row([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
                 .optional()

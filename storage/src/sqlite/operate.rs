@@ -200,7 +200,8 @@ fn key_is_free(cycle: &Cycle<'_>, loaded: &Loaded, queue: &QueueRow) -> Result<b
 
 /// A message is back: its key is its own again, and its request id unless another message has it by now.
 fn take_ids_again(cycle: &Cycle<'_>, loaded: &Loaded, queue: &QueueRow) -> Result<()> {
-    const FINGERPRINT: &str = "SELECT fingerprint FROM message WHERE seq = ?";
+    const FINGERPRINT: &str = "-- reopen: fingerprint
+        SELECT fingerprint FROM message WHERE seq = ?";
     const KEY: &str = "-- reopen: the key
         INSERT INTO unique_key (uid, key, seq, fingerprint, keep_until) VALUES (?1, ?2, ?3, ?4, NULL)
         ON CONFLICT (uid, key) DO UPDATE SET seq = ?3, fingerprint = ?4, keep_until = NULL";

@@ -7,10 +7,8 @@ use super::writer::Cycle;
 use crate::backend::{Answer, Call, MAX_REVISIONS, OperationRefused as No, Revision};
 use crate::error::Result;
 use crate::model::{MessageId, Place, QueueUid};
-use crate::rules;
-use crate::rules::Message;
-use crate::rules::operate;
 use crate::rules::trail::Trail;
+use crate::rules::{self, Message, operate};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
@@ -64,8 +62,10 @@ fn numbered(sql: &Connection, id: MessageId, number: i32) -> Result<Option<Revis
 
 /// What was published, for a message that nobody has changed yet.
 fn published(sql: &Connection, message: &Message) -> Result<Revision> {
+    const SQL: &str = "-- revisions: what was published
+        SELECT payload FROM message WHERE seq = ?";
     let payload: Vec<u8> = sql
-        .prepare_cached("SELECT payload FROM message WHERE seq = ?")
+        .prepare_cached(SQL)
         .and_then(|mut s| s.query_row([message.envelope.id.0], |r| r.get(0)))
         .map_err(failed)?;
     Ok(Revision {

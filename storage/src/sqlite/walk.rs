@@ -6,7 +6,7 @@ use crate::dead_letters::{DeadFilter, KeyFilter, SelectionId, Span};
 use crate::error::Result;
 use crate::model::Millis;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use std::ops::ControlFlow;
 
 /// Dead letters with a key prefix that are sorted; more of them are walked over in their order.
@@ -201,16 +201,18 @@ impl<'a> Walk<'a> {
             keys.add("d.key < ?", [until]);
         }
         let text = format!(
-            "-- how many dead letters with a key prefix\nSELECT count(*) FROM
-             (SELECT 1 FROM dead d INDEXED BY dead_key WHERE {} LIMIT {})",
-            keys.joined(),
-            FEW + 1
+            "-- are there many dead letters with a key prefix\nSELECT 1 FROM dead d INDEXED BY dead_key
+             WHERE {} LIMIT 1 OFFSET {FEW}",
+            keys.joined()
         );
-        let count: u32 = sql
+        let many = sql
             .prepare_cached(&text)
-            .and_then(|mut s| s.query_row(params_from_iter(&keys.values), |r| r.get(0)))
+            .and_then(|mut s| {
+                s.query_row(params_from_iter(&keys.values), |_| Ok(()))
+                    .optional()
+            })
             .map_err(failed)?;
-        if count > FEW {
+        if many.is_some() {
             return Ok(None);
         }
         for (text, value) in [

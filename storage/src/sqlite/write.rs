@@ -393,8 +393,8 @@ impl Cycle<'_> {
         if before.life.redrives > 0 || matches!(before.place, Place::Dead(_) | Place::Discarded(_))
         {
             for sql in [
-                "DELETE FROM revision WHERE seq = ?",
-                "DELETE FROM redriven WHERE seq = ?",
+                "-- end: revisions\nDELETE FROM revision WHERE seq = ?",
+                "-- end: redriven\nDELETE FROM redriven WHERE seq = ?",
             ] {
                 self.sql.prepare_cached(sql)?.execute([id])?;
             }
