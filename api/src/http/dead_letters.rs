@@ -169,9 +169,9 @@ pub(crate) async fn discard(mut incoming: Incoming) -> Answered {
     let id = incoming.message_id().await?;
     let body = incoming.json(MAX_BODY, MAX_NESTING).await?;
     let mut fields = Fields::open(body.text(), String::new(), DISCARD_FIELDS)?;
+    let reason = operator::reason(&mut fields, "justification", Reason::Justified);
     fields.require("code");
     let code = fields.choice("code", DISCARD_CODES);
-    let reason = operator::reason(&mut fields, "justification", Reason::Justified);
     let call = operator::call(&incoming, fields, &body, reason.as_deref())?;
     // Whatever is missing was refused by now.
     let code = code.unwrap_or(DiscardCode::WrittenOff);

@@ -53,7 +53,7 @@ mod tests {
                 r#"{"a":1,"b":[1,2],"c":0}"#,
                 r#"{"a":2,"b":[1,2],"d/e":null}"#
             ),
-            r#"[{"op":"replace","path":"/a","value":2},{"op":"remove","path":"/c"},{"op":"add","path":"/d~1e","value":null}]"#
+            r#"[{"op":"replace","path":"/a","value":2},{"op":"add","path":"/d~1e","value":null},{"op":"remove","path":"/c"}]"#
         );
         assert_eq!(diff(r#"{"a": 1}"#, r#"{"a":1}"#), "[]");
         assert_eq!(

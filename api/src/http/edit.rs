@@ -104,8 +104,13 @@ fn read_change<'a>(fields: &mut Fields<'a>, body: &JsonBody) -> Result<Change<'a
         let detail = "Give message or merge_patch.";
         fields.fault(Code::MutuallyExclusive, "merge_patch", detail);
     }
-    if patch.is_some_and(|patch| !patch.starts_with('{')) {
-        fields.fault(Code::WrongType, "merge_patch", "An object is expected.");
+    match patch {
+        // The patch alone: what is wrong with it is wrong whatever it is applied to.
+        Some(patch) if patch.starts_with('{') => {
+            merge_patch::apply("null", patch).map_err(|u| u.problem(MERGE_PATCH))?;
+        }
+        Some(_) => fields.fault(Code::WrongType, "merge_patch", "An object is expected."),
+        None => {}
     }
     let headers = if fields.null("headers") {
         Some(None)
