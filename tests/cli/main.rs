@@ -9,6 +9,7 @@ mod audit;
 mod bulk;
 mod connection;
 mod dead;
+mod desk;
 mod fake;
 mod lists;
 mod redrive;

@@ -4,16 +4,18 @@ use crate::run::{Ran, quita};
 use quita_tests::server::Process;
 use serde_json::json;
 use std::fs;
+use std::net::SocketAddr;
 use tempfile::TempDir;
 
-struct Server {
+/// A server on an empty store, and its first key.
+pub(crate) struct Server {
     process: Process,
     key: String,
     _folder: TempDir,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = TempDir::new().unwrap();
         let process = Process::start(folder.path(), &[]);
         let key = fs::read_to_string(folder.path().join("data/admin.key")).unwrap();
@@ -24,11 +26,19 @@ impl Server {
         }
     }
 
-    fn quita(&self, line: &[&str]) -> Ran {
+    pub(crate) fn quita(&self, line: &[&str]) -> Ran {
         self.quita_with(line, "")
     }
 
-    fn quita_with(&self, line: &[&str], input: &str) -> Ran {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn quita_with(&self, line: &[&str], input: &str) -> Ran {
         let url = format!("http://{}", self.process.address);
         quita(&url, &self.key, line, input)
     }
