@@ -74,7 +74,8 @@ mod tests {
         );
         let text = diff(&before.to_string(), &after.to_string());
         let mut made = before;
-        json_patch::patch(&mut made, &serde_json::from_str(&text).unwrap()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_str(&text).unwrap();
+        json_patch::patch(&mut made, &patch).unwrap();
         assert_eq!(made, after);
     }
 
