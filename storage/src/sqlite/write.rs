@@ -1,10 +1,12 @@
 //! Write the difference between a message as it was loaded and what the rules made of it.
 
 use super::drafts::{Incarnations, Loaded};
-use super::rows::{DEAD, failed};
+use super::rows::{DEAD, LIFE, failed};
 use super::writer::{Cycle, QueueRow};
 use crate::error::Result;
-use crate::model::{Counts, Dead, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, Policy};
+use crate::model::{
+    Counts, Dead, Discarded, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, Limit, Millis, Place, Policy,
+};
 use crate::rules::{self, Draft, Message, Record};
 use rusqlite::params;
 
@@ -87,8 +89,19 @@ impl Cycle<'_> {
             self.due_at(lease.expires_at);
             return Ok(());
         }
+        // Written again, a dead letter would leave the selections that it is in.
+        if (&before.place, before.life) == (&after.place, after.life) {
+            return Ok(());
+        }
         self.delete_row(own, before)?;
-        self.insert_row(own, after)
+        self.insert_row(own, after)?;
+        match (&before.place, &after.place) {
+            (Place::Dead(_) | Place::Discarded(_), _) => Ok(()),
+            (_, Place::Dead(dead)) if after.life.redrives > 0 => {
+                self.died_again(after.envelope.id, dead.reason)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes the row that says where the message is.
@@ -188,65 +201,78 @@ impl Cycle<'_> {
                 ])?;
                 self.due_at(lease.expires_at);
             }
-            Place::Dead(dead) => self.insert_dead("dead", own, message, dead, None)?,
-            Place::Discarded(d) => {
-                self.insert_dead("discarded", own, message, &d.dead, Some(d.discarded_at))?;
-            }
+            Place::Dead(dead) => self.insert_dead(own, message, dead)?,
+            Place::Discarded(discarded) => self.insert_discarded(own, message, discarded)?,
         }
         Ok(())
     }
 
+    /// The row belongs to the selections that are made from now on.
     fn insert_dead(
         &self,
-        table: &str,
         own: Incarnations,
         message: &Message,
         dead: &Dead,
-        discarded_at: Option<Millis>,
     ) -> rusqlite::Result<()> {
-        let (column, value) = if discarded_at.is_some() {
-            (", discarded_at", ", ?")
-        } else {
-            ("", "")
-        };
         let text = format!(
-            "-- into {table}\nINSERT INTO {table} (queue_id, seq, rank, fence, attempts, expirations, releases, redrives,
-             {DEAD}{column}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?{value})"
+            "-- into dead\nINSERT INTO dead (queue_id, seq, rank, {LIFE}, {DEAD}, key, published_at, generation)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         );
-        let Life {
-            fence,
-            attempts,
-            expirations,
-            releases,
-            redrives,
-        } = message.life;
-        let rank = 9 - message.envelope.priority;
-        let limit = dead.limit.map(crate::model::Limit::code);
-        let mut values: Vec<&dyn rusqlite::ToSql> = vec![
-            &own.dead_id,
-            &message.envelope.id.0,
-            &rank,
-            &fence,
-            &attempts,
-        ];
-        let code = dead.error_code.as_deref();
-        let reason = dead.reason.code();
-        values.extend([
-            &expirations as &dyn rusqlite::ToSql,
-            &releases,
-            &redrives,
-            &dead.died_at,
-            &reason,
-            &limit,
-        ]);
-        values.extend([&dead.by_expiry as &dyn rusqlite::ToSql, &dead.edited, &code]);
-        if let Some(at) = &discarded_at {
-            values.push(at);
-        }
-        self.sql
-            .prepare_cached(&text)?
-            .execute(values.as_slice())
-            .map(|_| ())
+        let (life, envelope) = (message.life, &message.envelope);
+        self.sql.prepare_cached(&text)?.execute(params![
+            own.dead_id,
+            envelope.id.0,
+            9 - envelope.priority,
+            life.fence,
+            life.attempts,
+            life.expirations,
+            life.releases,
+            life.redrives,
+            dead.died_at,
+            dead.reason.code(),
+            dead.limit.map(Limit::code),
+            dead.by_expiry,
+            dead.edited,
+            dead.error_code.as_deref(),
+            dead.group,
+            envelope.key.as_deref(),
+            envelope.created_at,
+            self.known.generation
+        ])?;
+        Ok(())
+    }
+
+    fn insert_discarded(
+        &self,
+        own: Incarnations,
+        message: &Message,
+        discarded: &Discarded,
+    ) -> rusqlite::Result<()> {
+        let text = format!(
+            "-- into discarded\nINSERT INTO discarded (queue_id, seq, rank, {LIFE}, {DEAD}, discarded_at, payload_kept)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        );
+        let (life, dead) = (message.life, &discarded.dead);
+        self.sql.prepare_cached(&text)?.execute(params![
+            own.dead_id,
+            message.envelope.id.0,
+            9 - message.envelope.priority,
+            life.fence,
+            life.attempts,
+            life.expirations,
+            life.releases,
+            life.redrives,
+            dead.died_at,
+            dead.reason.code(),
+            dead.limit.map(Limit::code),
+            dead.by_expiry,
+            dead.edited,
+            dead.error_code.as_deref(),
+            dead.group,
+            discarded.discarded_at,
+            discarded.payload_kept
+        ])?;
+        Ok(())
     }
 
     /// A waiting message with an `expires_at` is in the list that the sweep reads; a leased one need not be.
@@ -361,6 +387,17 @@ impl Cycle<'_> {
             self.sql
                 .prepare_cached("DELETE FROM completion WHERE seq = ?")?
                 .execute([id])?;
+        }
+        // Nobody changed or redrove a message that never was a dead letter. The short cut of a plain ack leaves these rows to
+        // the sweep.
+        if before.life.redrives > 0 || matches!(before.place, Place::Dead(_) | Place::Discarded(_))
+        {
+            for sql in [
+                "-- end: revisions\nDELETE FROM revision WHERE seq = ?",
+                "-- end: redriven\nDELETE FROM redriven WHERE seq = ?",
+            ] {
+                self.sql.prepare_cached(sql)?.execute([id])?;
+            }
         }
         if let Some(at) = before.expires_at {
             let sql = "DELETE FROM expiring WHERE expires_at = ? AND seq = ?";
