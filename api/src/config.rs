@@ -7,6 +7,7 @@
     reason = "the help on a terminal shows back-quotes and brackets as they are"
 )]
 
+use crate::open_files;
 use clap::{ArgAction, Args, ValueEnum};
 use quita_storage::backend::Keep;
 use quita_storage::coalescer::Limits;
@@ -204,7 +205,7 @@ impl Config {
             .max_connections
             .map_or(MOST_CONNECTIONS, |n| n as usize);
         let needed = wanted as u64 + OTHER_DESCRIPTORS;
-        let cap = raise_open_files(needed)
+        let cap = open_files::raise_to(needed)
             .saturating_sub(OTHER_DESCRIPTORS)
             .max(16) as usize;
         if cap < wanted && self.max_connections.is_some() {
@@ -270,28 +271,6 @@ impl fmt::Debug for Config {
             .field("listen", &self.listen)
             .field("store", &self.store)
             .finish_non_exhaustive()
-    }
-}
-
-/// The soft limit on open files, after it was raised to `needed` as far as it may be.
-fn raise_open_files(needed: u64) -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let Some(soft) = limit.current else {
-        return needed;
-    };
-    if soft >= needed {
-        return soft;
-    }
-    let raised = limit.maximum.map_or(needed, |hard| hard.min(needed));
-    let wanted = Rlimit {
-        current: Some(raised),
-        maximum: limit.maximum,
-    };
-    if setrlimit(Resource::Nofile, wanted).is_ok() {
-        raised
-    } else {
-        soft
     }
 }
 

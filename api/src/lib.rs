@@ -14,6 +14,7 @@ pub mod demo;
 pub mod disk;
 pub mod drain;
 pub mod http;
+pub mod open_files;
 pub mod service;
 pub mod store;
 pub mod telemetry;

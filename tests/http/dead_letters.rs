@@ -125,7 +125,7 @@ async fn the_way_back_survives_what_leaves_meanwhile(client: &Client) {
             .await;
     }
     let (_, page) = client.get(&format!("{list}&page_token={next}")).await;
-    assert_eq!(Client::ids(&page), [String::new(); 0]);
+    assert!(Client::ids(&page).is_empty());
     let back = tokens(&page).1.unwrap();
     let (_, page) = client.get(&format!("{list}&page_token={back}")).await;
     assert_eq!(Client::ids(&page), &all[..2]);

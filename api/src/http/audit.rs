@@ -1,6 +1,7 @@
 //! `GET /v1/audit`: what was done, a page at a time, or all of it as a stream of lines.
 
 use super::answer;
+use super::audit_lines::{CutOff, Reading, pages};
 use super::dead_filter::Values;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
@@ -12,11 +13,8 @@ use super::text_rule::TextRule;
 use super::times;
 use super::wire::Time;
 use super::wire::audit::{AuditPage, Entry};
-use crate::service::audit::{AuditFilter, Trail};
+use crate::service::audit::AuditFilter;
 use axum::body::Body;
-use bytes::Bytes;
-use futures_util::Stream;
-use futures_util::stream::try_unfold;
 use http::{HeaderMap, StatusCode, header};
 use quita_storage::audit::AuditQuery;
 use quita_storage::model::MessageId;
@@ -66,8 +64,6 @@ const ID: TextRule = TextRule::line(0, 64);
 const NEWEST_FIRST: &[(&str, bool)] = &[("newest", true), ("oldest", false)];
 /// Media type of a stream of lines, each a JSON document.
 const LINES: &str = "application/x-ndjson";
-/// Rows that a stream reads at once, and holds at most.
-const STREAMED: u32 = 500;
 
 pub(crate) async fn list(incoming: Incoming) -> Answered {
     incoming.no_body()?;
@@ -175,14 +171,7 @@ async fn lines(incoming: Incoming) -> Answered {
     let Some(last) = service.youngest_audit().await? else {
         return Ok(answer::typed(StatusCode::OK, LINES, Body::empty()));
     };
-    let reading = Reading {
-        query: AuditQuery {
-            limit: STREAMED,
-            ..query
-        },
-        last,
-        ended: false,
-    };
+    let reading = Reading::new(query, last);
     let (state, request_id) = (incoming.state.clone(), incoming.request_id.clone());
     let read = move |query: AuditQuery| {
         let (state, request_id) = (state.clone(), request_id.clone());
@@ -202,59 +191,6 @@ async fn lines(incoming: Incoming) -> Answered {
     let body = Body::from_stream(pages(read, reading));
     Ok(answer::typed(StatusCode::OK, LINES, body))
 }
-
-/// How far a stream is.
-struct Reading {
-    query: AuditQuery,
-    /// The youngest row when the stream began; what comes later is not in it.
-    last: i64,
-    ended: bool,
-}
-
-impl Reading {
-    /// The lines of a page; goes on to the next one.
-    fn take(&mut self, trail: &Trail) -> Vec<u8> {
-        let mut out = Vec::new();
-        let known = |id: i64| id <= self.last;
-        for (entry, queue) in trail.entries.iter().filter(|(entry, _)| known(entry.id)) {
-            // Our own types always serialise, and writing to a vector cannot fail.
-            let _ = serde_json::to_writer(&mut out, &Entry::new(entry, queue.as_deref()));
-            out.push(b'\n');
-        }
-        let beyond = |id: i64| !self.query.newest_first && id >= self.last;
-        self.ended = trail.next.is_none_or(beyond);
-        self.query.after = trail.next;
-        out
-    }
-}
-
-/// One page per item, read when the one before has been taken. An error ends the connection without the end of the body, so
-/// that nobody takes a part for the whole.
-fn pages<Read, Page>(
-    read: Read,
-    reading: Reading,
-) -> impl Stream<Item = Result<Bytes, CutOff>> + Send + 'static
-where
-    Read: Fn(AuditQuery) -> Page + Send + 'static,
-    Page: Future<Output = Result<Trail, CutOff>> + Send + 'static,
-{
-    try_unfold((read, reading), |(read, mut reading)| async move {
-        // A page of which nothing is wanted is no item: an empty one would look like the end.
-        while !reading.ended {
-            let trail = read(reading.query.clone()).await?;
-            let out = reading.take(&trail);
-            if !out.is_empty() {
-                return Ok(Some((Bytes::from(out), (read, reading))));
-            }
-        }
-        Ok(None)
-    })
-}
-
-/// The store failed in the middle of an answer.
-#[derive(Debug, thiserror::Error)]
-#[error("the store failed in the middle of the answer")]
-struct CutOff;
 
 pub(crate) fn describe() -> Route {
     use utoipa::PartialSchema;
@@ -316,10 +252,10 @@ pub(crate) fn describe() -> Route {
             &json!("oldest"),
         )
         .paged()
-        .answer::<AuditPage>(
-            200,
+        .answer_or_lines::<AuditPage, Entry>(
             "A page of the audit trail, or a stream of its entries",
             json!({"entries": [entry]}),
+            LINES,
         )
         .problems(&[
             Code::InvalidQueueName,
@@ -334,103 +270,7 @@ pub(crate) fn describe() -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::StreamExt;
     use http::HeaderValue;
-    use quita_storage::audit::AuditEntry;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    fn row(id: i64) -> (AuditEntry, Option<Arc<quita_storage::model::Queue>>) {
-        let entry = AuditEntry {
-            id,
-            at: id,
-            actor: "a".into(),
-            action: "pause".into(),
-            queue: None,
-            message: None,
-            redrive: None,
-            reason: None,
-            before: None,
-            after: None,
-            http_request: None,
-        };
-        (entry, None)
-    }
-
-    /// A trail of ten rows, two to a page; the page behind `broken` fails.
-    fn stream(
-        last: i64,
-        newest_first: bool,
-        broken: i64,
-        asked: &Arc<AtomicU32>,
-    ) -> impl Stream<Item = Result<Bytes, CutOff>> + use<> {
-        let asked = asked.clone();
-        let read = move |query: AuditQuery| {
-            asked.fetch_add(1, Ordering::SeqCst);
-            async move {
-                let mut ids: Vec<i64> = (1..=10).collect();
-                if newest_first {
-                    ids.reverse();
-                }
-                let behind = |id: &i64| match query.after {
-                    Some(after) if newest_first => *id < after,
-                    Some(after) => *id > after,
-                    None => true,
-                };
-                ids.retain(behind);
-                if query.after == Some(broken) {
-                    return Err(CutOff);
-                }
-                let next = ids.get(1).copied().filter(|_| ids.len() > 2);
-                let entries = ids.into_iter().take(2).map(row).collect();
-                Ok(Trail { entries, next })
-            }
-        };
-        let query = AuditQuery {
-            newest_first,
-            limit: 2,
-            ..AuditQuery::default()
-        };
-        let reading = Reading {
-            query,
-            last,
-            ended: false,
-        };
-        pages(read, reading)
-    }
-
-    async fn ids(stream: impl Stream<Item = Result<Bytes, CutOff>>) -> Vec<i64> {
-        let pages: Vec<_> = stream.collect().await;
-        let text: Vec<u8> = pages.into_iter().flat_map(Result::unwrap).collect();
-        let lines = serde_json::Deserializer::from_slice(&text).into_iter();
-        lines
-            .map(|line: Result<serde_json::Value, _>| line.unwrap()["audit_id"].as_i64().unwrap())
-            .collect()
-    }
-
-    #[tokio::test]
-    async fn a_stream_ends_with_the_last_row_that_was_there_when_it_began() {
-        let asked = Arc::default();
-        assert_eq!(ids(stream(5, false, 0, &asked)).await, [1, 2, 3, 4, 5]);
-        assert_eq!(
-            asked.load(Ordering::SeqCst),
-            3,
-            "what comes later is not read"
-        );
-        assert_eq!(ids(stream(4, true, 0, &asked)).await, [4, 3, 2, 1]);
-        let whole: Vec<i64> = (1..=10).collect();
-        assert_eq!(ids(stream(10, false, 0, &asked)).await, whole);
-    }
-
-    #[tokio::test]
-    async fn a_page_is_read_when_the_one_before_was_taken_and_an_error_is_no_end() {
-        let asked = Arc::<AtomicU32>::default();
-        let mut stream = Box::pin(stream(10, false, 4, &asked));
-        assert!(stream.next().await.unwrap().is_ok());
-        assert_eq!(asked.load(Ordering::SeqCst), 1);
-        assert!(stream.next().await.unwrap().is_ok());
-        assert!(stream.next().await.unwrap().is_err());
-    }
 
     #[test]
     fn lines_are_for_those_who_want_them() {

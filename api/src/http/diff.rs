@@ -4,10 +4,13 @@ use crate::service::fingerprint;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+/// Bytes of a difference that are never too many: an array with a new first element differs in every place.
+const SHORT: usize = 4_096;
+
 /// Operations that make the second text of the first; none when they are the same apart from white space.
 ///
-/// Where a parser for values cannot tell the difference (long numbers, repeated names, lone surrogates), the whole is
-/// replaced by the text as it is.
+/// Where a parser for values cannot tell the difference (long numbers, repeated names, lone surrogates), and where telling it
+/// would take longer, the whole is replaced by the text as it is.
 pub(crate) fn of(before: &str, after: &str) -> Vec<Box<RawValue>> {
     let same = |text: &str| fingerprint::of_message(text.as_bytes(), None, None);
     if before == after || same(before) == same(after) {
@@ -21,7 +24,8 @@ pub(crate) fn of(before: &str, after: &str) -> Vec<Box<RawValue>> {
         }
         _ => Vec::new(),
     };
-    if operations.is_empty() {
+    let length: usize = operations.iter().map(|o| o.get().len()).sum();
+    if operations.is_empty() || length > after.len().max(SHORT) {
         whole(after).into_iter().collect()
     } else {
         operations
@@ -60,6 +64,26 @@ mod tests {
             diff("1", r#""x""#),
             r#"[{"op":"replace","path":"","value":"x"}]"#
         );
+    }
+
+    #[test]
+    fn the_operations_make_the_second_text_of_the_first() {
+        let (before, after) = (
+            json!({"a": [1, 2, 3], "b": {"c": null}, "~": 1}),
+            json!({"a": [0, 1], "b": {"d": [{}]}, "/": "x"}),
+        );
+        let text = diff(&before.to_string(), &after.to_string());
+        let mut made = before;
+        json_patch::patch(&mut made, &serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(made, after);
+    }
+
+    #[test]
+    fn a_difference_that_is_longer_than_the_whole_is_the_whole() {
+        let long = (1..5_000).collect::<Vec<i32>>();
+        let shifted = (0..5_000).collect::<Vec<i32>>();
+        let text = diff(&json!(long).to_string(), &json!(shifted).to_string());
+        assert!(text.starts_with(r#"[{"op":"replace","path":"","value":[0,1"#));
     }
 
     #[test]

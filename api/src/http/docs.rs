@@ -183,6 +183,26 @@ impl Describe {
         self
     }
 
+    /// A success with JSON, or with a line of it for each entry.
+    pub(crate) fn answer_or_lines<T: ToSchema, Line: ToSchema>(
+        mut self,
+        description: &str,
+        example: Value,
+        media_type: &str,
+    ) -> Self {
+        let (whole, line) = (self.know::<T>(), self.know::<Line>());
+        let content = ContentBuilder::new()
+            .schema(Some(whole))
+            .example(Some(example));
+        let lines = ContentBuilder::new().schema(Some(line));
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content("application/json", content.build())
+            .content(media_type, lines.build());
+        self.builder = self.builder.response("200", response.build());
+        self
+    }
+
     /// A success with something else than JSON.
     pub(crate) fn plain_answer(mut self, status: u16, media_type: &str, description: &str) -> Self {
         let content = ContentBuilder::new().schema(Some(String::schema())).build();

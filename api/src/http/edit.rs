@@ -25,7 +25,7 @@ const FIELDS: &[&str] = &[
     "client_request_id",
 ];
 const UNDO_FIELDS: &[&str] = &["reason", "client_request_id"];
-/// Texts that a problem points to where the whole result is meant.
+/// Where a problem with the whole result points to.
 const MESSAGE: &str = "/message";
 const MERGE_PATCH: &str = "/merge_patch";
 const HEADERS: &str = "/headers";
@@ -37,10 +37,15 @@ enum Payload<'a> {
     Kept,
 }
 
+/// What becomes of the headers.
+enum Headers {
+    Whole(Option<Arc<str>>),
+    Kept,
+}
+
 struct Change<'a> {
     payload: Payload<'a>,
-    /// `None` = they stay.
-    headers: Option<Option<Arc<str>>>,
+    headers: Headers,
 }
 
 impl Change<'_> {
@@ -68,11 +73,11 @@ impl Change<'_> {
                 Bytes::from(patched)
             }
         };
-        let headers = self.headers.as_ref().unwrap_or(&present.headers);
-        Ok(Content {
-            payload,
-            headers: headers.clone(),
-        })
+        let headers = match &self.headers {
+            Headers::Whole(headers) => headers.clone(),
+            Headers::Kept => present.headers.clone(),
+        };
+        Ok(Content { payload, headers })
     }
 }
 
@@ -113,18 +118,18 @@ fn read_change<'a>(fields: &mut Fields<'a>, body: &JsonBody) -> Result<Change<'a
         None => {}
     }
     let headers = if fields.null("headers") {
-        Some(None)
+        Headers::Whole(None)
     } else if fields.has("headers") {
-        Some(read_headers(fields)?)
+        Headers::Whole(read_headers(fields)?)
     } else {
-        None
+        Headers::Kept
     };
     let payload = match (message, patch) {
         (Some(message), _) => Payload::Whole(body.part(message)),
         (None, Some(patch)) => Payload::Patched(patch),
         (None, None) => Payload::Kept,
     };
-    if matches!(payload, Payload::Kept) && headers.is_none() {
+    if matches!((&payload, &headers), (Payload::Kept, Headers::Kept)) {
         let detail = "Give message, merge_patch or headers.";
         fields.fault(Code::MissingField, "message", detail);
     }

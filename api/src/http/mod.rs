@@ -6,6 +6,7 @@
 
 mod answer;
 mod audit;
+mod audit_lines;
 mod codes;
 mod dead_filter;
 mod dead_letters;

@@ -1,6 +1,7 @@
 //! Bad requests and what they get. Each row is sent to each store: the answer is a problem with this status and code, comes
 //! within a second, repeats nothing of what was sent, and changes nothing.
 
+mod bulk;
 mod desk;
 mod json;
 mod names;
@@ -189,6 +190,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
         .chain(names::rows().0)
         .chain(queues::rows().0)
         .chain(desk::rows().0)
+        .chain(bulk::rows().0)
     {
         let path = named(&row.path);
         let body = match std::str::from_utf8(&row.body) {

@@ -6,7 +6,7 @@ use crate::http::dead_filter::write_group;
 use crate::service::dead_letters::{DeadPage, Groups};
 use crate::service::revisions;
 use quita_storage::dead_letters::{self, KeyFilter};
-use quita_storage::model::State;
+use quita_storage::model::{Reason, State};
 use quita_storage::rules::group;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -71,7 +71,7 @@ impl From<&dead_letters::DeadFilter> for DeadLetterFilter {
             None => (None, None),
         };
         Self {
-            reason: filter.reason.map(|reason| reason.as_str()),
+            reason: filter.reason.map(Reason::as_str),
             failure_kind: None,
             error_code: filter.error_code.clone(),
             group: filter.group.map(write_group),
