@@ -100,11 +100,12 @@ ALTER TABLE redriven SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_
 ALTER TABLE redrive_failure SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Rows are written once. `before` and `after` are JSON objects; the old column `detail` is not written any more.
+-- Rows are written once. `before` and `after` are JSON objects; the old column `detail` is not written any more. The indexes are
+-- on id plus 0 in either order, so that the primary key is the only one that a number alone is looked for by.
 ALTER TABLE audit
     ADD COLUMN redrive_id   bigint,
     ADD COLUMN before       text,
     ADD COLUMN after        text,
     ADD COLUMN http_request text;
-CREATE INDEX audit_at ON audit (at, id);
+CREATE INDEX audit_at ON audit (at, (0 + id));
 CREATE INDEX audit_redrive ON audit (redrive_id, (id + 0)) WHERE redrive_id IS NOT NULL;

@@ -132,8 +132,8 @@ pub(super) const OF_REDRIVE: [&str; 2] =
 
 // Numbers rise with time, but for transactions that overlap: the smallest and the largest of the thousand nearest to each end.
 pub(super) const SPAN: &str = "-- audit rows in a span
-SELECT (SELECT min(id) FROM (SELECT id FROM audit WHERE at >= $1::bigint ORDER BY at, id LIMIT 1000) f),
-    (SELECT max(id) FROM (SELECT id FROM audit WHERE at < $2::bigint ORDER BY at DESC, id DESC LIMIT 1000) l)";
+SELECT (SELECT min(id) FROM (SELECT id FROM audit WHERE at >= $1::bigint ORDER BY at, 0 + id LIMIT 1000) f),
+    (SELECT max(id) FROM (SELECT id FROM audit WHERE at < $2::bigint ORDER BY at DESC, 0 + id DESC LIMIT 1000) l)";
 
 pub(super) const ROWS: &str = concat!(
     "-- audit rows\nSELECT ",

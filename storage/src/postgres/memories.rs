@@ -59,7 +59,7 @@ pub(super) const AUDIT_OVER: &str = "-- audit rows over
 WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
 e AS (DELETE FROM audit WHERE ctid = ANY(ARRAY(
         SELECT x.tid FROM clk CROSS JOIN LATERAL (SELECT ctid AS tid FROM audit WHERE at <= clk.t - $3::bigint
-            ORDER BY at, id LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)) RETURNING 1)
+            ORDER BY at, 0 + id LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)) RETURNING 1)
 SELECT count(*) FROM e";
 
 pub(super) const FAILURES_LEFT: &str = "-- failures left

@@ -51,10 +51,10 @@ WITH f AS MATERIALIZED (
             " GROUP BY 1, 2, 3)
 SELECT 0::smallint, NULL::smallint, NULL::text, coalesce(sum(n), 0)::bigint, coalesce(sum(edited), 0)::bigint,
     coalesce(sum(over), 0)::bigint FROM f
-UNION ALL SELECT 1, reason, NULL, sum(n)::bigint, 0, 0 FROM f GROUP BY reason
-UNION ALL SELECT * FROM (SELECT 2, NULL::smallint, error_code, sum(n)::bigint, 0, 0 FROM f GROUP BY error_code
+UNION ALL SELECT 1::smallint, reason, NULL, sum(n)::bigint, 0, 0 FROM f GROUP BY reason
+UNION ALL SELECT * FROM (SELECT 2::smallint, NULL::smallint, error_code, sum(n)::bigint, 0, 0 FROM f GROUP BY error_code
     ORDER BY sum(n) DESC, error_code COLLATE \"C\" NULLS FIRST LIMIT $20::bigint) c
-UNION ALL SELECT 3, age, NULL, sum(n)::bigint, 0, 0 FROM f GROUP BY age"
+UNION ALL SELECT 3::smallint, age, NULL, sum(n)::bigint, 0, 0 FROM f GROUP BY age"
         )
     };
 }

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer.
 //!
 //! Reading order: this file (open, close, who runs where) → [`writer`] (one transaction and one fsync per cycle) →
-//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message) and [`mod@write`] (write what the rules made of it) → [`request_ids`] → [`due`] →
+//! [`publish`] → [`receive`] → [`settle`] → [`drafts`] (load a message) and [`mod@write`] and [`ends`] (write what the rules made of it) → [`request_ids`] → [`due`] →
 //! [`operate`] and [`queue_changes`] → [`queues`], [`browse`], [`keys`], [`maintenance`], [`forget`], [`rows`].
 //!
 //! The operators' desk: [`walk`] (dead letters by the best index) → [`dead_letters`] (listings, groups) → [`selections`] →
@@ -17,6 +17,7 @@ mod browse;
 mod dead_letters;
 mod drafts;
 mod due;
+mod ends;
 mod forget;
 mod keys;
 mod maintenance;
