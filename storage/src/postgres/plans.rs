@@ -186,6 +186,51 @@ const WHOLE_TABLES: &[&str] = &[
     maintenance::OLDEST_TRASH,
 ];
 
+/// The index of `dead` that each text of a family must go along, in the order of the leads.
+const LEADS: [&str; 5] = [
+    "dead_pkey",
+    "dead_reason",
+    "dead_code",
+    "dead_group",
+    "dead_key",
+];
+
+/// Statements for which only one index will do, with the table and the index.
+fn only_one_will_do() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut only = vec![
+        (browse::DEAD, "dead", "dead_pkey"),
+        (dead_letters::BY_PREFIX, "dead", "dead_key"),
+        (dead_letters::NEWEST_OF_ALL, "dead", "dead_time"),
+        (dead_letters::OLDEST_OF_ALL, "dead", "dead_time"),
+        (groups::LARGEST, "dead", "dead_group"),
+        (maintenance::LEFT_IN_DEAD, "dead", "dead_pkey"),
+        (memories::AUDIT_OVER, "audit", "audit_at"),
+        (audit::DECISIONS, "audit", "audit_seq"),
+        (audit::SPAN, "audit", "audit_at"),
+    ];
+    for (family, index) in [
+        (audit::IN_ORDER, "audit_pkey"),
+        (audit::OF_MESSAGE, "audit_seq"),
+        (audit::OF_REDRIVE, "audit_redrive"),
+    ] {
+        only.extend(family.map(|sql| (sql, "audit", index)));
+    }
+    for family in [
+        dead_letters::OLDEST,
+        dead_letters::NEWEST,
+        selections::FIRST,
+        selections::LAST,
+    ] {
+        only.extend(
+            family
+                .into_iter()
+                .zip(LEADS)
+                .map(|(sql, index)| (sql, "dead", index)),
+        );
+    }
+    only
+}
+
 /// As many rows as a busy store has, in every table that grows with messages.
 const FILL: &str = "
     INSERT INTO queue SELECT g, 'q' || g, 1, false, false, 2 * g, 2 * g + 1, 1209600000, NULL, '{}', 0
@@ -299,6 +344,21 @@ fn complaints(
     }
 }
 
+/// The indexes by which a plan reads a table.
+fn indexes_of<'p>(node: &'p Value, table: &str, found: &mut Vec<&'p str>) {
+    if node["Relation Name"] == table {
+        found.extend(node["Index Name"].as_str());
+    }
+    let below: Vec<&Value> = match node {
+        Value::Array(nodes) => nodes.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
+    };
+    for node in below {
+        indexes_of(node, table, found);
+    }
+}
+
 async fn check(connection: &mut PgConnection, state: &str) {
     let columns = "SELECT c.relname::text, pg_get_indexdef(i.indexrelid, 1, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid";
     let columns = sqlx::raw_sql(columns)
@@ -319,6 +379,14 @@ async fn check(connection: &mut PgConnection, state: &str) {
     }
     for sql in WHOLE_TABLES {
         plan(connection, sql).await;
+    }
+    for (sql, table, index) in only_one_will_do() {
+        let plan = plan(connection, sql).await;
+        let mut found = Vec::new();
+        indexes_of(&plan, table, &mut found);
+        if found.is_empty() || found.iter().any(|by| *by != index) {
+            wrong.push(format!("{}: {table} by {found:?}, not {index}", name(sql)));
+        }
     }
     assert!(wrong.is_empty(), "{state}:\n{}", wrong.join("\n"));
 }
