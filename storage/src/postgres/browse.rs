@@ -50,6 +50,8 @@ SELECT seq FROM keyed WHERE uid = $1::int AND key = $2::bytea ORDER BY seq LIMIT
 pub(super) const BY_REQUEST_ID: &str = "-- browse by request id
 SELECT seq FROM dedupe WHERE uid = $1::int AND digest = $2::bytea LIMIT $3::bigint";
 
+const LOOK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+
 pub(super) const PAYLOAD: &str = "-- payload\nSELECT payload FROM message WHERE seq = $1::bigint";
 
 impl Postgres {
@@ -202,9 +204,10 @@ impl Postgres {
     }
 
     async fn try_detail(&self, id: MessageId, now: Now) -> Result<Option<Detail>, Fault> {
-        let mut connection = self.pool.acquire().await?;
+        // One snapshot: what a payload says and which revision it is belong together.
+        let mut tx = self.pool.begin_with(LOOK).await?;
         let wanted = BTreeMap::from([(id.0, Wanted::default())]);
-        let mut drafts = self.load(&mut connection, &wanted, For::LookAtAll).await?;
+        let mut drafts = self.load(&mut tx, &wanted, For::LookAtAll).await?;
         let Some(loaded) = drafts.get_mut(&id.0) else {
             return Ok(None);
         };
@@ -224,7 +227,7 @@ impl Postgres {
         let payload = if kept {
             sqlx::query(PAYLOAD)
                 .bind(id.0)
-                .fetch_optional(&mut *connection)
+                .fetch_optional(&mut *tx)
                 .await?
         } else {
             None
@@ -233,11 +236,12 @@ impl Postgres {
             .map(|row| row.try_get::<&[u8], _>(0).map(Bytes::copy_from_slice))
             .transpose()?;
         let revisions = if kept {
-            revisions::all(&mut connection, id).await?
+            revisions::all(&mut tx, id).await?
         } else {
             Vec::new()
         };
-        let decisions = audit::decisions(&mut connection, id).await?;
+        let decisions = audit::decisions(&mut tx, id).await?;
+        tx.commit().await?;
         let discarded = loaded
             .draft
             .message
