@@ -117,8 +117,10 @@ pub fn took(redrive: &mut Redrive, took: &Took, now: Millis) {
     if let Some(rate) = redrive.plan.rate.filter(|_| !redrive.plan.dry_run) {
         let used = (took.moved as f64 * 1_000.0 / rate).ceil() as Millis;
         redrive.paced_until = redrive.paced_until.saturating_add(used);
+        // A full step may be followed at once, or a beat would be a limit of its own.
+        let beat = if took.moved < i64::from(STEP) { BEAT_MS } else { 0 };
         if took.moved > 0 {
-            redrive.next_at = redrive.paced_until.max(now + BEAT_MS);
+            redrive.next_at = redrive.paced_until.max(now + beat);
         }
     }
     if took.exhausted {

@@ -159,11 +159,11 @@ pub(super) async fn work(life: &mut Life) {
         kill(life).await;
     }
     look(life).await;
-    for text in ["2", "3"] {
+    for (base, text) in [(0, "2"), (1, "3")] {
         let edit = Operation::Edit {
             queue,
             id: dead[0],
-            base: i32::from(text != "2"),
+            base,
             payload: Bytes::from(text),
             headers: None,
         };
