@@ -95,6 +95,15 @@ WHERE EXISTS (SELECT 1 FROM ended e WHERE e.uid = ($1::int[])[1] AND e.key = d.k
 }
 pub(super) const RECORDED: [&str; 5] = by_lead!(recorded);
 
+// Without a filter the keys come from their index alone.
+pub(super) const RECORDED_OF_ALL: &str = concat!(
+    "-- selection, recorded of all
+SELECT count(*) FROM (SELECT d.key FROM dead d WHERE ",
+    of_queue!(),
+    " AND d.key IS NOT NULL ORDER BY d.key OFFSET 0) d
+WHERE EXISTS (SELECT 1 FROM ended e WHERE e.uid = ($1::int[])[1] AND e.key = d.key AND e.how = 1)"
+);
+
 macro_rules! sample {
     ($name:literal, $lead:literal, $at:literal, $order:literal) => {
         concat!(
@@ -211,7 +220,12 @@ impl Work<'_> {
         if figures.count > 0 {
             let row = ask(COMPLETED).fetch_one(&mut **tx).await?;
             figures.completion_remembered = row.try_get(0)?;
-            let row = ask(lead.pick(&RECORDED)).fetch_one(&mut **tx).await?;
+            let recorded = if *filter == DeadFilter::default() {
+                sqlx::query(RECORDED_OF_ALL).bind(queue.to_vec())
+            } else {
+                ask(lead.pick(&RECORDED))
+            };
+            let row = recorded.fetch_one(&mut **tx).await?;
             figures.outcome_recorded = row.try_get(0)?;
         }
         Ok(figures)
