@@ -163,7 +163,7 @@ pub(super) async fn work(life: &mut Life) {
         let edit = Operation::Edit {
             queue,
             id: dead[0],
-            base: if text == "2" { 0 } else { 1 },
+            base: i32::from(text != "2"),
             payload: Bytes::from(text),
             headers: None,
         };
