@@ -132,10 +132,6 @@ impl Between {
         }
         self
     }
-
-    pub(super) fn contains(&self, place: Place) -> bool {
-        self.above < place && place < self.below
-    }
 }
 
 /// The keys of a filter as an interval: from, and before.

@@ -1,10 +1,10 @@
 //! Groups of dead letters that failed alike: counted by the index of groups alone, then described for the largest only.
 
 use super::Postgres;
-use super::dead_letters::numbers_of;
 use super::fault::{Fault, Now};
 use super::filters::{self, Between, Lead, asked, between, by_lead};
 use super::rows::broken;
+use super::walks::numbers_of;
 use crate::dead_letters::{DeadFilter, DeadGroup, DeadGroups};
 use crate::error::Result;
 use crate::model::{MessageId, QueueUid, Reason};

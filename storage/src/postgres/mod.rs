@@ -4,7 +4,7 @@
 //! [`publish`] (with [`claims`]), [`receive`] (with [`floors`]), [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
 //! one transaction) → [`drafts`] and [`write`] (loading what `rules` works on, and writing the difference) → [`due`] (what
 //! the clock moves) → [`operate`] (the frame of every operator's call), [`policies`], [`revisions`] → the operators' desk:
-//! [`filters`], [`dead_letters`], [`groups`], [`selections`], [`redrives`], [`steps`], [`audit`] → [`queues`], [`browse`],
+//! [`filters`], [`walks`], [`dead_letters`], [`groups`], [`selections`], [`redrives`], [`steps`], [`audit`] → [`queues`], [`browse`],
 //! [`keys`] → [`maintenance`], [`memories`].
 //!
 //! Why it is this way: a statement is a round trip and a commit is a disk flush, so what happens all the time is one
@@ -39,6 +39,7 @@ mod selections;
 mod session;
 mod settle;
 mod steps;
+mod walks;
 mod write;
 
 #[cfg(test)]

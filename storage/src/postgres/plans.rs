@@ -2,9 +2,9 @@
 //! that were never used, nor on empty ones after a VACUUM (every store at rest), nor on full ones.
 
 use super::{
-    audit, browse, claims, dead_letters, drafts, due, groups, keys, lane, maintenance, memories,
-    operate, policies, publish, queues, receive, redrives, revisions, selections, session, settle,
-    steps, write,
+    audit, browse, claims, drafts, due, groups, keys, lane, maintenance, memories, operate,
+    policies, publish, queues, receive, redrives, revisions, selections, session, settle, steps,
+    walks, write,
 };
 use quita_tests::postgres;
 use serde_json::Value;
@@ -31,10 +31,9 @@ const ALL: &[&str] = &[
     drafts::LOAD_SEEN,
     drafts::PURGED_AT,
     drafts::WHOLE_HISTORY,
-    dead_letters::ALL_QUEUES,
-    dead_letters::BY_PREFIX,
-    dead_letters::NEWEST_OF_ALL,
-    dead_letters::OLDEST_OF_ALL,
+    walks::ALL_QUEUES,
+    walks::NEWEST_OF_ALL,
+    walks::OLDEST_OF_ALL,
     due::CLOCK,
     due::DUE,
     due::LOOK_LATER,
@@ -124,10 +123,13 @@ const ALL: &[&str] = &[
     revisions::ONE,
     revisions::REPLACE,
     revisions::STAMP,
+    selections::ACKED,
     selections::COMPLETED,
     selections::KEEP,
     selections::LOCK,
     selections::READ,
+    selections::MERGED,
+    selections::MERGED_OF_ALL,
     selections::SNAPSHOT,
     settle::ACK,
     steps::CANARY_LEFT,
@@ -168,8 +170,9 @@ const FAMILIES: &[&[&str]] = &[
     &audit::IN_ORDER,
     &audit::OF_MESSAGE,
     &audit::OF_REDRIVE,
-    &dead_letters::NEWEST,
-    &dead_letters::OLDEST,
+    &walks::BY_PREFIX,
+    &walks::NEWEST,
+    &walks::OLDEST,
     &groups::FILTERED,
     &selections::FIGURES,
     &selections::FIRST,
@@ -199,9 +202,8 @@ const LEADS: [&str; 5] = [
 fn only_one_will_do() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut only = vec![
         (browse::DEAD, "dead", "dead_pkey"),
-        (dead_letters::BY_PREFIX, "dead", "dead_key"),
-        (dead_letters::NEWEST_OF_ALL, "dead", "dead_time"),
-        (dead_letters::OLDEST_OF_ALL, "dead", "dead_time"),
+        (walks::NEWEST_OF_ALL, "dead", "dead_time"),
+        (walks::OLDEST_OF_ALL, "dead", "dead_time"),
         (groups::LARGEST, "dead", "dead_group"),
         (maintenance::LEFT_IN_DEAD, "dead", "dead_pkey"),
         (memories::AUDIT_OVER, "audit", "audit_at"),
@@ -215,9 +217,10 @@ fn only_one_will_do() -> Vec<(&'static str, &'static str, &'static str)> {
     ] {
         only.extend(family.map(|sql| (sql, "audit", index)));
     }
+    only.extend(walks::BY_PREFIX.map(|sql| (sql, "dead", "dead_key")));
     for family in [
-        dead_letters::OLDEST,
-        dead_letters::NEWEST,
+        walks::OLDEST,
+        walks::NEWEST,
         selections::FIRST,
         selections::LAST,
     ] {

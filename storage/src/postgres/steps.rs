@@ -7,7 +7,6 @@
 
 use super::Postgres;
 use super::audit::{self, About};
-use super::dead_letters::{Search, walk};
 use super::drafts::{Drafts, For, Wanted};
 use super::fault::{Fault, Now};
 use super::filters::Place;
@@ -15,6 +14,7 @@ use super::operate::{Tx, durable};
 use super::redrives::{audit_row, fold, parse, save};
 use super::rows::Table;
 use super::selections;
+use super::walks::{Search, walk};
 use super::write::Writes;
 use crate::backend::Call;
 use crate::dead_letters::Selection;
@@ -175,7 +175,7 @@ impl Postgres {
         &self,
         tx: &mut Tx,
         redrive: &Redrive,
-        found: &[(Place, String)],
+        found: &[(Place, Option<String>)],
         decided: &mut Decided,
         now: Millis,
     ) -> Result<(), Fault> {
@@ -204,7 +204,7 @@ impl Postgres {
             let same = loaded
                 .spot
                 .as_ref()
-                .is_some_and(|s| s.table == Table::Dead && s.entered.as_ref() == Some(entered));
+                .is_some_and(|s| s.table == Table::Dead && s.entered == *entered);
             let (Some(known), Some(before), true) =
                 (&loaded.known, loaded.draft.message.clone(), same)
             else {
