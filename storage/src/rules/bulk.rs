@@ -120,7 +120,11 @@ pub fn took(redrive: &mut Redrive, took: &Took, now: Millis) {
         let used = (took.moved as f64 * 1_000.0 / rate) as Millis;
         redrive.paced_until = redrive.paced_until.saturating_add(used);
         // A full step may be followed at once, or a beat would be a limit of its own.
-        let beat = if took.moved < i64::from(STEP) { BEAT_MS } else { 0 };
+        let beat = if took.moved < i64::from(STEP) {
+            BEAT_MS
+        } else {
+            0
+        };
         if took.moved > 0 {
             redrive.next_at = redrive.paced_until.max(now + beat);
         }
