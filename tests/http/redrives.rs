@@ -345,7 +345,30 @@ async fn they_are_listed_youngest_first(client: &Client) {
     }
 }
 
+/// Whoever waits is woken by a redrive of one, and of many, as by a publish.
+async fn a_waiting_receive_is_woken(client: &Client) {
+    client.queue("q", json!({})).await;
+    let receive = json!({"queue": "q", "wait_seconds": 20});
+    let id = client.bury("q", json!(1), "E1", "").await;
+    let one = format!("/v1/queues/q/dead-letters/{id}/redrive");
+    let (answer, _) = tokio::join!(
+        client.ok("/v1/queue/receive", receive.clone()),
+        client.ok(&one, Value::Null)
+    );
+    let receipt = answer["messages"][0]["receipt"].clone();
+    client
+        .ok("/v1/queue/ack", json!({"receipt": receipt}))
+        .await;
+    client.bury("q", json!(2), "E1", "").await;
+    let (answer, _) = tokio::join!(
+        client.ok("/v1/queue/receive", receive),
+        start(client, 1, json!({}))
+    );
+    assert_eq!(answer["messages"][0]["message"], 2);
+}
+
 on_every_store!(
+    a_waiting_receive_is_woken,
     a_redrive_goes_on_by_itself_to_its_end,
     its_messages_tell_which_redrive_it_was,
     a_dry_run_counts_and_changes_nothing,
