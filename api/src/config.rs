@@ -7,7 +7,9 @@
     reason = "the help on a terminal shows back-quotes and brackets as they are"
 )]
 
+use crate::open_files;
 use clap::{ArgAction, Args, ValueEnum};
+use quita_storage::backend::Keep;
 use quita_storage::coalescer::Limits;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -157,6 +159,11 @@ pub struct Config {
     #[arg(long, env = "QUITA_DRAIN_DEADLINE_SECONDS", default_value = "20", value_parser = seconds::<50>, value_name = "SECONDS")]
     pub drain_deadline_seconds: Duration,
 
+    /// Days that the audit trail is kept, and with it redrives that are over and what is left of discarded dead letters, 1
+    /// to 3,650
+    #[arg(long, env = "QUITA_AUDIT_RETENTION_DAYS", default_value_t = 400, value_parser = count(1, 3_650), value_name = "DAYS")]
+    pub audit_retention_days: u64,
+
     /// Threads that serve requests, 1 to 1,024. Without it, one per core
     #[arg(long, env = "QUITA_WORKER_THREADS", value_parser = count(1, 1_024), value_name = "NUMBER")]
     pub worker_threads: Option<u64>,
@@ -198,7 +205,7 @@ impl Config {
             .max_connections
             .map_or(MOST_CONNECTIONS, |n| n as usize);
         let needed = wanted as u64 + OTHER_DESCRIPTORS;
-        let cap = raise_open_files(needed)
+        let cap = open_files::raise_to(needed)
             .saturating_sub(OTHER_DESCRIPTORS)
             .max(16) as usize;
         if cap < wanted && self.max_connections.is_some() {
@@ -216,6 +223,13 @@ impl Config {
         Limits {
             items: self.max_waiting_items as usize,
             bytes: self.max_waiting_bytes as usize,
+        }
+    }
+
+    /// How long records are kept.
+    pub fn keep(&self) -> Keep {
+        Keep {
+            audit_ms: self.audit_retention_days as i64 * 86_400_000,
         }
     }
 
@@ -257,28 +271,6 @@ impl fmt::Debug for Config {
             .field("listen", &self.listen)
             .field("store", &self.store)
             .finish_non_exhaustive()
-    }
-}
-
-/// The soft limit on open files, after it was raised to `needed` as far as it may be.
-fn raise_open_files(needed: u64) -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let Some(soft) = limit.current else {
-        return needed;
-    };
-    if soft >= needed {
-        return soft;
-    }
-    let raised = limit.maximum.map_or(needed, |hard| hard.min(needed));
-    let wanted = Rlimit {
-        current: Some(raised),
-        maximum: limit.maximum,
-    };
-    if setrlimit(Resource::Nofile, wanted).is_ok() {
-        raised
-    } else {
-        soft
     }
 }
 
@@ -341,6 +333,7 @@ mod tests {
         assert_eq!(config.header_timeout_seconds, Duration::from_secs(10));
         assert_eq!(config.drain_delay_seconds, Duration::ZERO);
         assert_eq!(config.min_free_bytes, 67_108_864);
+        assert_eq!(config.keep(), Keep::default());
         assert!(config.auto_create_queues && config.connection_cap() >= 16);
     }
 

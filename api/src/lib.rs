@@ -14,6 +14,7 @@ pub mod demo;
 pub mod disk;
 pub mod drain;
 pub mod http;
+pub mod open_files;
 pub mod service;
 pub mod store;
 pub mod telemetry;
@@ -25,7 +26,7 @@ use auth::first_key::{self, FirstKeyError, KeyPlace};
 use config::Config;
 use disk::Disk;
 use http::server::{Bounds, Edge};
-use quita_storage::backend::{Backend, Keep};
+use quita_storage::backend::Backend;
 use quita_storage::coalescer::Coalescer;
 use quita_storage::error::StoreError;
 use quita_storage::model::Policy;
@@ -123,7 +124,7 @@ impl Server {
 
         let mut loops = JoinSet::new();
         loops.spawn(timer.clone().run_due(backend.clone(), wakeup.clone()));
-        loops.spawn(Timer::run_maintenance(backend.clone(), Keep::default()));
+        loops.spawn(Timer::run_maintenance(backend.clone(), config.keep()));
         loops.spawn(timer.clone().run_redrives(backend.clone(), wakeup.clone()));
         loops.spawn(timer.run_poll(backend.clone(), wakeup));
         loops.spawn(auth.clone().run_refresh());

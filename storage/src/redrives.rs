@@ -202,9 +202,9 @@ impl Redrive {
         self.plan.max.map_or(self.count, |max| max.min(self.count))
     }
 
-    /// Messages that are still to be decided, as far as is known.
+    /// Messages that are still to be decided, as far as is known; of one that was cancelled or aborted, those that were not.
     pub fn remaining(&self) -> i64 {
-        if self.state.is_final() {
+        if self.state == RedriveState::Done {
             return 0;
         }
         let left = self.count - self.moved - self.skipped.total();

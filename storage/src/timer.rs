@@ -22,6 +22,9 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 const AFTER_ERROR: Duration = Duration::from_millis(500);
 /// Pause between two rounds of maintenance with nothing to do.
 const MAINTENANCE: Duration = Duration::from_secs(1);
+/// How many times as long as a step of a redrive took the store belongs to the callers before the next one: a redrive without
+/// a rate limit then leaves publish, receive and ack about three quarters of their rate.
+const COURTESY: u32 = 4;
 /// Poll interval on queues at rest and on queues with recent traffic: half of what the contract of long polling allows
 /// (250 ms and 60 ms), so that a poll and its round trip fit.
 const POLL_AT_REST: Duration = Duration::from_millis(150);
@@ -142,8 +145,8 @@ impl Timer {
     }
 
     /// Lets bulk decisions go on, at the moment their next step is due, and looks for those of other replicas at least twice a
-    /// second. Never returns. After a step of a redrive without a rate limit the store belongs to the callers for twice as
-    /// long as the step took.
+    /// second. Never returns. After a step the store belongs to the callers for [`COURTESY`] times as long as the
+    /// step took, whatever the rate.
     pub async fn run_redrives(self: Arc<Self>, backend: Arc<dyn Backend>, wakeup: Arc<Wakeup>) {
         loop {
             let began = Instant::now();
@@ -154,7 +157,7 @@ impl Timer {
                         Duration::from_millis((at - stepped.now).max(0) as u64)
                     });
                     let courtesy = if stepped.stepped {
-                        began.elapsed() * 2
+                        began.elapsed() * COURTESY
                     } else {
                         Duration::ZERO
                     };

@@ -5,11 +5,13 @@
 
 use bytes::Bytes;
 use quita_storage::backend::{
-    Answer, Backend, Batch, Call, Expect, Operation, Publish, Published, Receive, Received,
+    Answer, Backend, Batch, Call, Expect, Keep, Operation, Publish, Published, Receive, Received,
     RequestId, Settle, SettleOutcome,
 };
+use quita_storage::dead_letters::SelectionId;
 use quita_storage::error::StoreError;
 use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
+use quita_storage::redrives::{BulkAction, RedrivePlan};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use quita_tests::postgres::{Database, database};
 use std::collections::{HashMap, HashSet};
@@ -283,6 +285,30 @@ async fn work(store: Store, uid: QueueUid, race: Arc<Race>, mut turn: u64) {
     }
 }
 
+/// Selects all dead letters, and answers a plan to redrive them.
+async fn select(store: &Store, uid: QueueUid) -> Option<RedrivePlan> {
+    let select = Operation::Select {
+        queue: uid,
+        filter: Box::default(),
+    };
+    let operated = store.operate(&Call::default(), select, None).await.ok()?;
+    let Answer::Selected { id } = operated.answer else {
+        panic!("{operated:?}");
+    };
+    let selection = store.selection(SelectionId(id)).await.ok()??;
+    Some(RedrivePlan {
+        selection: selection.id,
+        action: BulkAction::Redrive,
+        expected_count: selection.figures.count,
+        max: None,
+        rate: None,
+        canary: None,
+        abort_if: None,
+        force: true,
+        dry_run: false,
+    })
+}
+
 async fn operate(store: Store, uid: QueueUid, race: Arc<Race>) {
     let mut round = 0;
     while !race.done.load(Ordering::Relaxed) {
@@ -292,9 +318,9 @@ async fn operate(store: Store, uid: QueueUid, race: Arc<Race>) {
                 queue: uid,
                 dead_letters: round % 2 == 0,
             },
-            1 => Operation::RedriveOldest {
-                queue: uid,
-                limit: 50,
+            1 => match select(&store, uid).await {
+                Some(plan) => Operation::StartRedrive(Box::new(plan)),
+                None => continue,
             },
             _ => Operation::Pause {
                 queue: uid,
@@ -307,7 +333,8 @@ async fn operate(store: Store, uid: QueueUid, race: Arc<Race>) {
         }
         for _ in 0..3 {
             let _ = store.move_due(None).await;
-            let _ = store.maintain(None).await;
+            let _ = store.step_redrives(None).await;
+            let _ = store.maintain(&Keep::default(), None).await;
             let counts = store.numbers(uid, None).await;
             if let Ok(numbers) = counts {
                 assert_eq!(numbers.counts.imbalance(), 0, "{:?}", numbers.counts);
@@ -319,7 +346,7 @@ async fn operate(store: Store, uid: QueueUid, race: Arc<Race>) {
 
 /// Ends the race and checks what must hold afterwards.
 async fn check(store: &Store, uid: QueueUid, race: &Race) {
-    while store.maintain(None).await.unwrap() {}
+    while store.maintain(&Keep::default(), None).await.unwrap() {}
     let counts = store.numbers(uid, None).await.unwrap().counts;
     assert_eq!(counts.imbalance(), 0, "{counts:?}");
     let mut messages = HashSet::new();
@@ -607,7 +634,7 @@ async fn a_publish_answered_after_a_purge_is_there() {
             assert!(detail.is_some_and(|d| d.message.is_some()), "{id} is gone");
         }
     }
-    while stores[0].maintain(None).await.unwrap() {}
+    while stores[0].maintain(&Keep::default(), None).await.unwrap() {}
     assert_eq!(
         stores[0].numbers(uid, None).await.unwrap().counts,
         numbers,

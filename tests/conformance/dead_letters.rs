@@ -454,7 +454,22 @@ async fn what_is_decided_is_listed_no_more(f: &Fixture) {
     assert_eq!((found.len(), found[0].count, found[0].example), (1, 1, c));
 }
 
+/// §3 – a decision is about one id, also among many that died in one moment.
+async fn one_of_many_that_died_at_once_is_decided(f: &Fixture) {
+    let queue = f.plain_queue().await;
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(queue.dead_letter().await.id);
+    }
+    let (redriven, discarded) = (ids.remove(7), ids.remove(11));
+    f.do_act(redriven, redrive(false)).await;
+    f.do_act(discarded, discard()).await;
+    assert_eq!(queue.dead(DeadFilter::default()).await, ids);
+    assert_eq!(queue.take().await.id, redriven);
+}
+
 on_every_store![
+    one_of_many_that_died_at_once_is_decided,
     dead_letters_are_listed_both_ways,
     a_page_goes_on_behind_any_place,
     filters_mean_what_they_say,

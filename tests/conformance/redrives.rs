@@ -460,7 +460,7 @@ async fn a_redrive_can_be_steered(f: &Fixture) {
     );
 }
 
-fn careful(plan: RedrivePlan) -> RedrivePlan {
+fn careful(plan: &RedrivePlan) -> RedrivePlan {
     RedrivePlan {
         canary: Some(Canary {
             count: 10,
@@ -470,7 +470,7 @@ fn careful(plan: RedrivePlan) -> RedrivePlan {
             failed_fraction: 0.2,
             min_sample: 10,
         }),
-        ..plan
+        ..plan.clone()
     }
 }
 
@@ -478,7 +478,7 @@ fn careful(plan: RedrivePlan) -> RedrivePlan {
 async fn a_canary_goes_first(f: &Fixture) {
     let queue = f.plain_queue().await;
     some_dead(queue, 30).await;
-    let id = f.start(careful(plan_of_all(queue).await)).await;
+    let id = f.start(careful(&plan_of_all(queue).await)).await;
     let first = step_now(f, id).await;
     assert_eq!((first.state, first.moved), (RedriveState::Canary, 10));
     f.pass(SECOND);
@@ -496,7 +496,7 @@ async fn a_canary_goes_first(f: &Fixture) {
 async fn a_canary_waits_no_longer_than_told(f: &Fixture) {
     let queue = f.plain_queue().await;
     some_dead(queue, 12).await;
-    let id = f.start(careful(plan_of_all(queue).await)).await;
+    let id = f.start(careful(&plan_of_all(queue).await)).await;
     step_now(f, id).await;
     f.pass(60 * SECOND - 1);
     assert_eq!(step_now(f, id).await.moved, 10);
@@ -508,7 +508,7 @@ async fn a_canary_waits_no_longer_than_told(f: &Fixture) {
 async fn a_redrive_stops_when_they_die_again(f: &Fixture) {
     let queue = f.plain_queue().await;
     some_dead(queue, 30).await;
-    let id = f.start(careful(plan_of_all(queue).await)).await;
+    let id = f.start(careful(&plan_of_all(queue).await)).await;
     step_now(f, id).await;
     let hands = queue.receive(10).await;
     f.nack_permanently(&hands[0]).await.unwrap();

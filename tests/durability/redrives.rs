@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 async fn fill(client: &mut Client, queue: &str, count: usize) {
     for first in (0..count).step_by(500) {
@@ -48,11 +48,14 @@ async fn nack_all(client: &mut Client, queue: &str) -> usize {
     }
 }
 
-async fn start(client: &mut Client, queue: &str, rate: Value) -> String {
+async fn select(client: &mut Client, queue: &str) -> Value {
     let select = json!({"queue": queue, "filter": {"error_code": "503"}});
-    let selection = client
+    client
         .must("POST", "/v1/dead-letters/selections", &select)
-        .await;
+        .await
+}
+
+async fn start(client: &mut Client, selection: &Value, rate: Value) -> String {
     let plan = json!({
         "selection_id": selection["selection_id"], "expected_count": selection["count"],
         "rate_per_second": rate, "canary": null, "abort_if": null,
@@ -112,7 +115,8 @@ async fn each_message_is_on_one_side(arguments: &[&str], kills: u32) {
     let mut client = Client::new(server.address, &key);
     fill(&mut client, "charges", MESSAGES).await;
     let rate = json!(MESSAGES as f64 / 20.0);
-    let id = start(&mut client, "charges", rate).await;
+    let selection = select(&mut client, "charges").await;
+    let id = start(&mut client, &selection, rate).await;
     let mut killed = 0;
     for kill in 0..kills {
         let before = moved(&redrive(&mut client, &id).await);
@@ -185,8 +189,9 @@ async fn more_die_meanwhile(servers: &[&Process], key: &str) {
     let mut client = Client::new(servers[0].address, key);
     fill(&mut client, "charges", MESSAGES).await;
     // Those that die meanwhile must not be received in place of the redriven ones: they come first.
-    let id = start(&mut client, "charges", json!(1_000)).await;
-    let second = start(&mut client, "charges", json!(1_000)).await;
+    let selection = select(&mut client, "charges").await;
+    let id = start(&mut client, &selection, json!(1_000)).await;
+    let second = start(&mut client, &selection, json!(1_000)).await;
     let mut killer = Client::new(servers[servers.len() - 1].address, key);
     let (mut published, began) = (0, Instant::now());
     let done = loop {
@@ -213,7 +218,8 @@ async fn more_die_meanwhile(servers: &[&Process], key: &str) {
         assert!(began.elapsed() < PATIENCE, "{a} {b}");
     };
     let skipped = |r: &Value| r["skipped"]["changed"].as_u64().unwrap();
-    assert_eq!(moved(&done.0) + moved(&done.1), MESSAGES as u64);
+    let sum = moved(&done.0) + moved(&done.1);
+    assert_eq!(sum, MESSAGES as u64, "{} {}", done.0, done.1);
     assert_eq!(moved(&done.0) + skipped(&done.0), MESSAGES as u64);
     assert_eq!(moved(&done.1) + skipped(&done.1), MESSAGES as u64);
     let queue = client.must("GET", "/v1/queues/charges", &Value::Null).await;

@@ -5,9 +5,14 @@ use quita_tests::store::{self, Store};
 use quita_tests::wire::Answer;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 /// Longest page that the client asks for.
 const PAGE: usize = 500;
+
+/// How long a fact may take to come true, and how often it is looked at meanwhile.
+const PATIENCE: Duration = Duration::from_secs(20);
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// A server and short words for what a test does with it.
 pub(crate) struct Client {
@@ -173,6 +178,42 @@ impl Client {
     pub(crate) async fn receipt(&self, queue: &str) -> String {
         let message = self.receive(queue).await;
         message["receipt"].as_str().unwrap().to_owned()
+    }
+
+    /// Publishes a message and buries it with this error code and text; answers its id.
+    pub(crate) async fn bury(&self, queue: &str, message: Value, code: &str, text: &str) -> String {
+        let id = self.publish(queue, message).await;
+        self.nack_for_good(queue, code, text).await;
+        id
+    }
+
+    /// Receives one message and says that repeating it is useless.
+    pub(crate) async fn nack_for_good(&self, queue: &str, code: &str, text: &str) {
+        let receipt = self.receipt(queue).await;
+        let error = json!({"code": code, "detail": text});
+        let nack = json!({"receipt": receipt, "permanent": true, "error": error});
+        self.ok("/v1/queue/nack", nack).await;
+    }
+
+    /// What `path` answers as soon as `fact` holds of it, which must be soon.
+    pub(crate) async fn until(&self, path: &str, fact: impl Fn(&Value) -> bool) -> Value {
+        let began = Instant::now();
+        loop {
+            let (status, json) = self.get(path).await;
+            assert_eq!(status, 200, "{json}");
+            if fact(&json) {
+                return json;
+            }
+            assert!(began.elapsed() < PATIENCE, "not so in time: {json}");
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// The ids of the messages of a page.
+    pub(crate) fn ids(page: &Value) -> Vec<String> {
+        let messages = page["messages"].as_array().unwrap().iter();
+        let ids = messages.map(|m| m["message_id"].as_str().unwrap().to_owned());
+        ids.collect()
     }
 
     /// A queue's counts as `delayed, ready, leased, dead`.

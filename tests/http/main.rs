@@ -2,13 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod audit;
 mod bad_input;
 mod client;
 mod dead_letters;
+mod discards;
+mod edits;
+mod groups;
 mod messages;
 mod meta;
 mod publish;
 mod queues;
 mod receive;
+mod redrives;
+mod rights;
+mod selections;
 mod server;
 mod settle;

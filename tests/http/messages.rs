@@ -88,7 +88,7 @@ async fn a_message_tells_its_whole_life(client: &Client) {
     assert_eq!(json["dead_letter"]["reason"], "operator");
     let decision = &json["decisions"][0];
     assert_eq!(
-        (&decision["action"], &decision["justification"]),
+        (&decision["action"], &decision["reason"]),
         (&json!("dead_letter"), &json!("stop"))
     );
     client

@@ -139,6 +139,10 @@ impl Wire {
             head,
             body: Vec::new(),
         };
+        if answer.header("transfer-encoding") == Some("chunked") {
+            answer.body = self.read_chunks().await?;
+            return Some(answer);
+        }
         let length = answer
             .header("content-length")
             .map_or(0, |n| n.parse().unwrap());
@@ -147,6 +151,29 @@ impl Wire {
         }
         answer.body = self.read.drain(..length).collect();
         Some(answer)
+    }
+
+    /// `None` when the connection ends before the chunk that says that it was the last.
+    async fn read_chunks(&mut self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                if let Some(at) = self.read.windows(2).position(|w| w == b"\r\n") {
+                    break at;
+                }
+                self.more().await?;
+            };
+            let line = String::from_utf8(self.read.drain(..end + 2).collect()).unwrap();
+            let length = usize::from_str_radix(line.trim(), 16).unwrap();
+            while self.read.len() < length + 2 {
+                self.more().await?;
+            }
+            body.extend(self.read.drain(..length));
+            self.read.drain(..2);
+            if length == 0 {
+                return Some(body);
+            }
+        }
     }
 
     async fn more(&mut self) -> Option<()> {

@@ -60,6 +60,16 @@ impl Principal {
         self.scopes.may_anywhere(right)
     }
 
+    /// Whether this caller may do that to every queue, and to what belongs to no queue.
+    pub fn may_everywhere(&self, _right: Right) -> bool {
+        self.scope == Scope::Admin
+    }
+
+    /// Whether there can be a queue to which this caller may do that.
+    pub fn may_somewhere(&self, right: Right) -> bool {
+        self.may_everywhere(right)
+    }
+
     /// A caller that may do everything: for work the server does in its own name, and for tests.
     pub fn admin(id: &str) -> Self {
         Self {

@@ -3,6 +3,7 @@
 mod greeting;
 mod health;
 mod key;
+mod remote;
 mod serve;
 
 use crate::config::{Config, StoreConfig};
@@ -37,6 +38,17 @@ enum Command {
     Key(key::KeyCommand),
     /// Ask the server on this machine whether it is ready; the exit code says it
     Health(HealthArgs),
+    #[command(flatten)]
+    Remote(remote::RemoteCommand),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = "EXAMPLES
+  quita completions bash > ~/.local/share/bash-completion/completions/quita
+  quita completions fish > ~/.config/fish/completions/quita.fish")]
+    Completions {
+        /// The shell
+        #[arg(value_parser = shell)]
+        shell: clap_complete::Shell,
+    },
     /// Play a month of charges on a bad day: gateway failures, kill -9 of a worker and of the server, a second publisher
     Demo(DemoArgs),
     /// A worker of the demo
@@ -72,6 +84,8 @@ pub fn main() -> ExitCode {
         Some(Command::Openapi) => openapi(),
         Some(Command::Key(command)) => key::run(command),
         Some(Command::Health(args)) => health::run(args.listen),
+        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Remote(command)) => return remote::run(command),
         Some(Command::Demo(args)) => return run_to_end(demo::run(args)),
         Some(Command::DemoWorker(args)) => return run_to_end(demo::run_worker(args)),
     };
@@ -101,6 +115,23 @@ fn migrate(config: &StoreConfig) -> Done {
 fn openapi() -> Done {
     say(&(crate::http::openapi().to_pretty_json()? + "\n"));
     Ok(())
+}
+
+fn completions(shell: clap_complete::Shell) -> Done {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "quita", &mut script);
+    say(&String::from_utf8(script)?);
+    Ok(())
+}
+
+/// Shells that the scripts are tried with.
+fn shell(name: &str) -> Result<clap_complete::Shell, String> {
+    match name {
+        "bash" => Ok(clap_complete::Shell::Bash),
+        "zsh" => Ok(clap_complete::Shell::Zsh),
+        "fish" => Ok(clap_complete::Shell::Fish),
+        _ => Err("expected is bash, zsh or fish".to_owned()),
+    }
 }
 
 /// Prints. A reader that has gone is not a reason to fail.
@@ -133,6 +164,54 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_remote_command_has_examples_and_no_option_takes_a_key() {
+        fn leaves<'a>(
+            command: &'a clap::Command,
+            path: String,
+            to: &mut Vec<(String, &'a clap::Command)>,
+        ) {
+            let mut own = command.get_subcommands().peekable();
+            if own.peek().is_none() {
+                to.push((path, command));
+                return;
+            }
+            for sub in own {
+                leaves(sub, format!("{path} {}", sub.get_name()), to);
+            }
+        }
+        let command = Cli::command();
+        let mut found = Vec::new();
+        for name in [
+            "queue",
+            "dead",
+            "redrive",
+            "message",
+            "publish",
+            "audit",
+            "completions",
+        ] {
+            let sub = command.find_subcommand(name).unwrap();
+            leaves(sub, name.to_owned(), &mut found);
+        }
+        assert!(found.len() >= 23, "{}", found.len());
+        for (path, command) in found {
+            let after = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            let shown = format!("  quita {path}");
+            assert!(
+                after.contains("EXAMPLES") && after.contains(&shown),
+                "{path}: {after}"
+            );
+            for arg in command.get_arguments() {
+                assert!(!arg.get_id().as_str().contains("api_key"), "{path}");
+                assert!(arg.get_help().is_some(), "{path}: {}", arg.get_id());
+            }
+        }
     }
 
     #[test]

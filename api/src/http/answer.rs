@@ -37,7 +37,12 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
 
 /// A value as the answer to an operator's call.
 pub(crate) fn operated(value: &impl Serialize, repeated: bool) -> Response {
-    let mut response = json(StatusCode::OK, value);
+    operated_as(StatusCode::OK, value, repeated)
+}
+
+/// A value as the answer to an operator's call, with another status than 200.
+pub(crate) fn operated_as(status: StatusCode, value: &impl Serialize, repeated: bool) -> Response {
+    let mut response = json(status, value);
     if repeated {
         response
             .headers_mut()

@@ -82,6 +82,12 @@ pub struct ProblemDocument {
     pub request_id: Option<String>,
     /// The wrong values.
     pub errors: Vec<ProblemError>,
+    /// With `count_mismatch`: what was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_count: Option<i64>,
+    /// With `count_mismatch`: what there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actual_count: Option<i64>,
 }
 
 /// The description of one route.
@@ -177,6 +183,26 @@ impl Describe {
         self
     }
 
+    /// A success with JSON, or with a line of it for each entry.
+    pub(crate) fn answer_or_lines<T: ToSchema, Line: ToSchema>(
+        mut self,
+        description: &str,
+        example: Value,
+        media_type: &str,
+    ) -> Self {
+        let (whole, line) = (self.know::<T>(), self.know::<Line>());
+        let content = ContentBuilder::new()
+            .schema(Some(whole))
+            .example(Some(example));
+        let lines = ContentBuilder::new().schema(Some(line));
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content("application/json", content.build())
+            .content(media_type, lines.build());
+        self.builder = self.builder.response("200", response.build());
+        self
+    }
+
     /// A success with something else than JSON.
     pub(crate) fn plain_answer(mut self, status: u16, media_type: &str, description: &str) -> Self {
         let content = ContentBuilder::new().schema(Some(String::schema())).build();
@@ -209,6 +235,18 @@ impl Describe {
     /// The message in the path.
     pub(crate) fn message(self) -> Self {
         self.path("message_id", "The message's id", "msg_02mx3k8s9qv40")
+            .problems(&[Code::NotFound])
+    }
+
+    /// The selection in the path.
+    pub(crate) fn selection(self) -> Self {
+        self.path("selection_id", "The selection's id", "sel_0000000000007")
+            .problems(&[Code::NotFound])
+    }
+
+    /// The redrive in the path.
+    pub(crate) fn redrive(self) -> Self {
+        self.path("redrive_id", "The redrive's id", "rdv_0000000000003")
             .problems(&[Code::NotFound])
     }
 

@@ -49,10 +49,11 @@ where
     let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
         let request_id = request_id(request.headers());
         let (parts, body) = request.into_parts();
+        let id = request_id.clone();
         let answering = async move {
             let credentials = parts.headers.get(header::AUTHORIZATION);
             let caller = state.auth.authenticate(credentials).await?;
-            handler(Incoming::new(state, caller, parts, body)).await
+            handler(Incoming::new(state, caller, id, parts, body)).await
         };
         finish(answering, request_id).await
     };

@@ -15,11 +15,13 @@ use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use http_body_util::BodyExt;
-use quita_storage::backend::Call;
+use quita_storage::backend::{Call, OperationRefused};
 use quita_storage::coalescer::Held;
+use quita_storage::dead_letters::SelectionId;
 use quita_storage::model::MessageId;
+use quita_storage::redrives::RedriveId;
 use std::sync::Arc;
 
 /// Largest body of a request about one thing: a message of the largest size in the most wasteful escapes fits.
@@ -33,6 +35,8 @@ pub(crate) struct Incoming {
     pub(crate) state: Arc<AppState>,
     /// Who calls.
     pub(crate) caller: Principal,
+    /// The `Request-Id` of the request.
+    pub(crate) request_id: HeaderValue,
     parts: Parts,
     body: Body,
 }
@@ -58,10 +62,17 @@ impl JsonBody {
 }
 
 impl Incoming {
-    pub(crate) fn new(state: Arc<AppState>, caller: Principal, parts: Parts, body: Body) -> Self {
+    pub(crate) fn new(
+        state: Arc<AppState>,
+        caller: Principal,
+        request_id: HeaderValue,
+        parts: Parts,
+        body: Body,
+    ) -> Self {
         Self {
             state,
             caller,
+            request_id,
             parts,
             body,
         }
@@ -185,6 +196,18 @@ impl Incoming {
             .ok_or_else(|| Problem::new(Code::NotFound, "There is no message of this id."))
     }
 
+    /// The selection that the path names.
+    pub(crate) async fn selection_id(&mut self) -> Result<SelectionId, Problem> {
+        let id = self.parameter("selection_id").await?;
+        SelectionId::parse(&id).ok_or_else(|| OperationRefused::SelectionNotFound.into())
+    }
+
+    /// The redrive that the path names.
+    pub(crate) async fn redrive_id(&mut self) -> Result<RedriveId, Problem> {
+        let id = self.parameter("redrive_id").await?;
+        RedriveId::parse(&id).ok_or_else(|| OperationRefused::RedriveNotFound.into())
+    }
+
     /// `If-Match` and `If-None-Match`.
     pub(crate) fn precondition(&self) -> Precondition {
         let if_none_match = self.parts.headers.get(header::IF_NONE_MATCH);
@@ -212,11 +235,19 @@ impl Incoming {
         justification: Option<&str>,
     ) -> Call {
         Call {
-            actor: self.caller.id.clone(),
             request_id: request_id.map(Into::into),
             fingerprint: fingerprint::of_call(self.parts.uri.path(), &body.0),
             justification: justification.map(Into::into),
-            http_request: None,
+            ..self.plain_call()
+        }
+    }
+
+    /// A call that is made again when it is repeated.
+    pub(crate) fn plain_call(&self) -> Call {
+        Call {
+            actor: self.caller.id.clone(),
+            http_request: self.request_id.to_str().ok().map(Into::into),
+            ..Call::default()
         }
     }
 

@@ -47,7 +47,8 @@ impl<'a> Fields<'a> {
         for (name, value) in raw {
             // A name that is no Unicode text is none that is known.
             let name = self::text(name.get()).unwrap_or(Cow::Borrowed("\u{fffd}"));
-            if name != "message" && deeper_than(value.get().as_bytes(), MAX_NESTING - 1) {
+            let inside = matches!(&*name, "message" | "merge_patch");
+            if !inside && deeper_than(value.get().as_bytes(), MAX_NESTING - 1) {
                 return Err(Code::NestingTooDeep.into());
             }
             if fields.members.iter().any(|(other, _)| *other == name) {

@@ -6,12 +6,10 @@ use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::problem::Code;
-use super::query::Query;
 use super::queues::CALL_PROBLEMS;
 use super::text_rule::TextRule;
-use super::wire::message::{
-    DeadLetterCall, Decided, Justified, MessageDetail, MessagePage, MessageSummary,
-};
+use super::wire::detail::MessageDetail;
+use super::wire::message::{DeadLetterCall, Decided, Justified, MessagePage, MessageSummary};
 use super::wire::queue::OperatorCall;
 use super::{answer, paging};
 use crate::auth::Right;
@@ -53,35 +51,20 @@ pub(crate) async fn browse(mut incoming: Incoming) -> Answered {
     } else {
         Some(State::Ready)
     };
-    let filter = filter(&mut query, state.unwrap_or(State::Ready));
-    page(incoming, &queue, query, filter).await
-}
-
-/// The filters that all listings share.
-pub(crate) fn filter(query: &mut Query, state: State) -> Filter {
-    Filter {
+    let state = state.unwrap_or(State::Ready);
+    let filter = Filter {
         state,
         key: query.text_in("key", KEY).map(Into::into),
         client_request_id: query
             .text_in("client_request_id", CLIENT_REQUEST_ID)
             .map(Bytes::from),
-    }
-}
-
-/// Answers a page of a listing.
-pub(crate) async fn page(
-    incoming: Incoming,
-    queue: &str,
-    mut query: Query,
-    filter: Filter,
-) -> Answered {
+    };
     let size = paging::size(&mut query);
-    let after = paging::message_place(&mut query, filter.state);
+    let after = paging::message_place(&mut query, state);
     query.finish()?;
-    let state = filter.state;
     let service = &incoming.state.service;
     let (queue, page) = service
-        .browse(&incoming.caller, queue, filter, after, size)
+        .browse(&incoming.caller, &queue, filter, after, size)
         .await?;
     let page = MessagePage {
         messages: page
@@ -98,11 +81,8 @@ pub(crate) async fn read(mut incoming: Incoming) -> Answered {
     incoming.no_body()?;
     incoming.no_query()?;
     let id = incoming.message_id().await?;
-    let (queue, detail) = incoming.state.service.message(&incoming.caller, id).await?;
-    Ok(answer::json(
-        StatusCode::OK,
-        &MessageDetail::new(&queue, id, &detail),
-    ))
+    let view = incoming.state.service.message(&incoming.caller, id).await?;
+    Ok(answer::json(StatusCode::OK, &MessageDetail::new(id, &view)))
 }
 
 pub(crate) async fn cancel(mut incoming: Incoming) -> Answered {
@@ -150,16 +130,18 @@ pub(crate) fn example() -> Value {
     json!({
         "message_id": MESSAGE, "queue": "orders", "state": "dead", "key": "order-4711", "client_request_id": null, "priority": 4,
         "published_at": "2026-11-30T15:04:05.123Z",
-        "dead_letter": {"reason": "max_attempts", "limit": "max_attempts", "died_at": "2026-11-30T15:20:00.000Z", "error_code": "gateway_timeout"},
+        "dead_letter": {"reason": "max_attempts", "failure_kind": "nack", "limit": "max_attempts", "died_at": "2026-11-30T15:20:00.000Z", "error_code": "gateway_timeout", "group": "grp_00c3f1a9d2e45b67"},
         "deliveries": 5, "attempts": 5, "lease_expirations": 0, "releases": 0, "redrive_count": 0, "size_bytes": 17,
         "last_delivery": {"delivery": 5, "attempt": 5, "cause": "nack", "late": false, "leased_at": "2026-11-30T15:19:58.000Z",
             "ended_at": "2026-11-30T15:20:00.000Z", "worker": "billing-7", "error": {"code": "gateway_timeout"}}})
 }
 
-/// The parameters that all listings share.
-pub(crate) fn filtered(describe: Describe) -> Describe {
+pub(crate) fn describe_browse() -> Route {
     use utoipa::PartialSchema;
-    describe
+    Describe::new("browseMessages", "messages", "Browse the messages of a queue")
+        .text("One state in its own order: ready by priority and age, delayed by due time, leased by id, dead by time of death. Leases nothing. A short page is not the end: only a missing next_page_token is.")
+        .queue()
+        .query("state", "`ready` (default), `delayed`, `leased` or `dead`", String::schema(), &json!("ready"))
         .query(
             "key",
             "Only messages with this key",
@@ -174,15 +156,6 @@ pub(crate) fn filtered(describe: Describe) -> Describe {
         )
         .paged()
         .problems(&[Code::TooLong, Code::ControlCharacter])
-}
-
-pub(crate) fn describe_browse() -> Route {
-    use utoipa::PartialSchema;
-    let described = Describe::new("browseMessages", "messages", "Browse the messages of a queue")
-        .text("One state in its own order: ready by priority and age, delayed by due time, leased by id, dead by time of death. Leases nothing. A short page is not the end: only a missing next_page_token is.")
-        .queue()
-        .query("state", "`ready` (default), `delayed`, `leased` or `dead`", String::schema(), &json!("ready"));
-    filtered(described)
         .answer::<MessagePage>(200, "A page of messages", json!({"messages": [example()]}))
         .build()
 }
@@ -194,6 +167,9 @@ pub(crate) fn describe_read() -> Route {
         members.insert("headers".to_owned(), json!({}));
         members.insert("history".to_owned(), json!([]));
         members.insert("decisions".to_owned(), json!([]));
+        members.insert("revision".to_owned(), json!(1));
+        members.insert("revisions".to_owned(), json!([{"revision": 1, "at": "2026-11-30T16:00:00.000Z", "actor": "k7f2mx3q9sv4",
+            "reason": "amount had a comma", "diff": [{"op": "replace", "path": "/order", "value": 4711}], "headers_diff": []}]));
     }
     Describe::new("getMessage", "messages", "Read a message")
         .text("Where it is, what happened to it, and how it ended as long as that is remembered.")

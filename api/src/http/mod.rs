@@ -5,13 +5,20 @@
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
 mod answer;
+mod audit;
+mod audit_lines;
+mod codes;
+mod dead_filter;
 mod dead_letters;
+mod diff;
 pub mod docs;
 mod edge;
+mod edit;
 mod extract;
 mod faults;
 mod fields;
 mod json;
+mod merge_patch;
 mod messages;
 mod meta;
 mod operator;
@@ -23,17 +30,22 @@ mod publish;
 mod query;
 mod queues;
 mod receive;
+mod redrive_plan;
+mod redrives;
 mod refusals;
+mod routes;
+mod selections;
 pub mod server;
 mod settle;
 mod text_rule;
+mod times;
 pub mod wire;
 
 use crate::AppState;
 use axum::Router;
 use axum::routing::MethodRouter;
-use edge::{Endpoint, open, secured};
 use http::{HeaderValue, Method};
+use routes::{DELETE, GET, PATCH, PUT, routes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, PathItem};
@@ -44,174 +56,6 @@ use utoipa::openapi::{
 };
 
 pub(crate) use edge::problem_at_edge;
-
-const GET: Method = Method::GET;
-const POST: Method = Method::POST;
-const PUT: Method = Method::PUT;
-const PATCH: Method = Method::PATCH;
-const DELETE: Method = Method::DELETE;
-
-/// Every route, with its handler and its description.
-fn routes() -> Vec<Endpoint> {
-    vec![
-        secured(
-            POST,
-            "/v1/queue/publish",
-            publish::publish,
-            publish::describe_publish(),
-        ),
-        secured(
-            POST,
-            "/v1/queue/publish-batch",
-            publish::publish_batch,
-            publish::describe_batch(),
-        ),
-        secured(
-            POST,
-            "/v1/queue/receive",
-            receive::receive,
-            receive::describe(),
-        ),
-        secured(POST, "/v1/queue/ack", settle::ack, settle::describe_ack()),
-        secured(
-            POST,
-            "/v1/queue/nack",
-            settle::nack,
-            settle::describe_nack(),
-        ),
-        secured(
-            POST,
-            "/v1/queue/release",
-            settle::release,
-            settle::describe_release(),
-        ),
-        secured(
-            POST,
-            "/v1/queue/extend",
-            settle::extend,
-            settle::describe_extend(),
-        ),
-        secured(
-            POST,
-            "/v1/queue/settle",
-            settle::settle,
-            settle::describe_settle(),
-        ),
-        secured(GET, "/v1/queues", queues::list, queues::describe_list()),
-        secured(
-            GET,
-            "/v1/queues/{queue}",
-            queues::read,
-            queues::describe_read(),
-        ),
-        secured(
-            PUT,
-            "/v1/queues/{queue}",
-            queues::put,
-            queues::describe_put(),
-        ),
-        secured(
-            PATCH,
-            "/v1/queues/{queue}",
-            queues::patch,
-            queues::describe_patch(),
-        ),
-        secured(
-            DELETE,
-            "/v1/queues/{queue}",
-            queues::delete,
-            queues::describe_delete(),
-        ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/pause",
-            queues::pause,
-            queues::describe_pause(),
-        ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/resume",
-            queues::resume,
-            queues::describe_resume(),
-        ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/purge",
-            queues::purge,
-            queues::describe_purge(),
-        ),
-        secured(
-            GET,
-            "/v1/queues/{queue}/messages",
-            messages::browse,
-            messages::describe_browse(),
-        ),
-        secured(
-            GET,
-            "/v1/messages/{message_id}",
-            messages::read,
-            messages::describe_read(),
-        ),
-        secured(
-            POST,
-            "/v1/messages/{message_id}/cancel",
-            messages::cancel,
-            messages::describe_cancel(),
-        ),
-        secured(
-            POST,
-            "/v1/messages/{message_id}/promote",
-            messages::promote,
-            messages::describe_promote(),
-        ),
-        secured(
-            POST,
-            "/v1/messages/{message_id}/dead-letter",
-            messages::dead_letter,
-            messages::describe_dead_letter(),
-        ),
-        secured(
-            GET,
-            "/v1/queues/{queue}/dead-letters",
-            dead_letters::list,
-            dead_letters::describe_list(),
-        ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/dead-letters/{message_id}/redrive",
-            dead_letters::redrive,
-            dead_letters::describe_redrive(),
-        ),
-        secured(
-            POST,
-            "/v1/queues/{queue}/dead-letters/{message_id}/discard",
-            dead_letters::discard,
-            dead_letters::describe_discard(),
-        ),
-        open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
-        open(GET, "/readyz", meta::readyz, meta::describe_readyz()),
-        open(
-            GET,
-            "/openapi.json",
-            meta::openapi_json,
-            meta::describe_openapi(),
-        ),
-        open(GET, "/docs", meta::docs, meta::describe_docs()),
-        open(GET, "/docs/{*file}", meta::docs, meta::describe_docs_file()),
-        open(
-            GET,
-            "/problems",
-            problems_page::index,
-            problems_page::describe_index(),
-        ),
-        open(
-            GET,
-            "/problems/{code}",
-            problems_page::page,
-            problems_page::describe_page(),
-        ),
-    ]
-}
 
 /// All routes over one state.
 pub fn router(state: AppState) -> Router {
@@ -297,6 +141,8 @@ pub fn openapi() -> OpenApi {
             tag("queues", "Queues and their policies"),
             tag("messages", "Messages as operators see them"),
             tag("dead letters", "What failed, and what is decided about it"),
+            tag("redrives", "Decisions about many dead letters at once"),
+            tag("audit", "What was done, by whom and why"),
             tag("server", "The server itself"),
         ]))
         .build()

@@ -24,6 +24,13 @@ pub(crate) enum Reason {
     Optional,
 }
 
+impl Reason {
+    /// A decision against a rule has to be explained, others may be.
+    pub(crate) fn given_if(forced: bool) -> Self {
+        if forced { Self::Given } else { Self::Optional }
+    }
+}
+
 /// The text of a reason; what is wrong with it is noted.
 pub(crate) fn reason<'a>(
     fields: &mut Fields<'a>,

@@ -5,7 +5,9 @@ use super::query::Query;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quita_storage::backend::Cursor;
-use quita_storage::model::{MessageId, State};
+use quita_storage::model::{MessageId, Millis, State};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 const VERSION: u8 = 1;
 /// Entries of a page when the request does not say.
@@ -39,6 +41,73 @@ pub(crate) fn message_place(query: &mut Query, state: State) -> Option<Cursor> {
         let priority = head[2];
         let valid = head[0] == VERSION && head[1] == state.code() as u8 && priority <= 9;
         valid.then_some(Cursor { priority, at, id })
+    };
+    let place = read(&bytes);
+    if place.is_none() {
+        invalid(query);
+    }
+    place
+}
+
+/// What a token is good for: one listing with one filter in one order.
+#[derive(Clone, Copy)]
+pub(crate) struct Listing([u8; 8]);
+
+impl Listing {
+    /// Two listings differ when anything in `of` does.
+    pub(crate) fn new(of: &impl Serialize) -> Self {
+        // Our own types always serialise.
+        let text = serde_json::to_vec(of).unwrap_or_default();
+        let mut first = [0; 8];
+        first.copy_from_slice(&Sha256::digest(text)[..8]);
+        Self(first)
+    }
+}
+
+/// A place in a listing, and which way to go on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Against the order of the listing.
+    pub(crate) backwards: bool,
+    /// The first part of the order; 0 where there is one alone.
+    pub(crate) at: Millis,
+    /// The second part.
+    pub(crate) id: i64,
+}
+
+impl Place {
+    /// Forwards from here, in a listing that is ordered by a number alone.
+    pub(crate) fn behind(id: i64) -> Self {
+        Self {
+            backwards: false,
+            at: 0,
+            id,
+        }
+    }
+
+    /// Its token.
+    pub(crate) fn token(self, listing: Listing) -> String {
+        let mut bytes = vec![VERSION, u8::from(self.backwards)];
+        bytes.extend_from_slice(&listing.0);
+        bytes.extend_from_slice(&self.at.to_be_bytes());
+        bytes.extend_from_slice(&self.id.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+}
+
+/// The place that `page_token` names in this listing.
+pub(crate) fn place(query: &mut Query, listing: Listing) -> Option<Place> {
+    let bytes = decode(query)?;
+    let read = |bytes: &[u8]| {
+        let (head, rest) = bytes.split_at_checked(10)?;
+        let (at, id) = rest.split_at_checked(8)?;
+        let valid = head[0] == VERSION && head[1] <= 1 && head[2..] == listing.0;
+        Some(Place {
+            backwards: head[1] == 1,
+            at: i64::from_be_bytes(at.try_into().ok()?),
+            id: i64::from_be_bytes(id.try_into().ok()?),
+        })
+        .filter(|_| valid)
     };
     let place = read(&bytes);
     if place.is_none() {
@@ -107,6 +176,27 @@ mod tests {
         assert_eq!(other.finish().unwrap_err().code(), Code::InvalidPageToken);
         let name = name_token("orders");
         assert_eq!(name_place(&mut with(&name)).as_deref(), Some("orders"));
+    }
+
+    #[test]
+    fn a_place_is_good_for_one_filter_and_one_order() {
+        let listing = Listing::new(&("dead", "newest"));
+        let place_in = Place {
+            backwards: true,
+            at: 12,
+            id: -3,
+        };
+        let token = place_in.token(listing);
+        assert_eq!(place(&mut with(&token), listing), Some(place_in));
+        for other in [
+            with(&token),
+            with("AQA"),
+            with(&name_token("a-name-of-25-characters-x")),
+        ] {
+            let mut query = other;
+            assert_eq!(place(&mut query, Listing::new(&("dead", "oldest"))), None);
+            assert_eq!(query.finish().unwrap_err().code(), Code::InvalidPageToken);
+        }
     }
 
     #[test]

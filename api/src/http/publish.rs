@@ -239,7 +239,7 @@ fn read_message(fields: &mut Fields<'_>, body: &JsonBody) -> Result<Option<NewMe
 }
 
 /// The headers as the canonical text of a JSON object: sorted by name.
-fn read_headers(fields: &mut Fields<'_>) -> Result<Option<Arc<str>>, Problem> {
+pub(crate) fn read_headers(fields: &mut Fields<'_>) -> Result<Option<Arc<str>>, Problem> {
     let Some(map) = fields.map("headers")? else {
         return Ok(None);
     };

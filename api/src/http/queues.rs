@@ -58,7 +58,13 @@ pub(crate) async fn put(mut incoming: Incoming) -> Answered {
     let policy = policy::read(&mut fields, service.settings().default_policy.clone())?;
     fields.finish()?;
     let (view, created) = service
-        .put_queue(&incoming.caller, &name, policy, incoming.precondition())
+        .put_queue(
+            &incoming.caller,
+            &incoming.plain_call(),
+            &name,
+            policy,
+            incoming.precondition(),
+        )
         .await?;
     let status = if created {
         StatusCode::CREATED
@@ -79,7 +85,13 @@ pub(crate) async fn patch(mut incoming: Incoming) -> Answered {
     };
     let service = &incoming.state.service;
     let view = service
-        .patch_queue(&incoming.caller, &name, incoming.precondition(), change)
+        .patch_queue(
+            &incoming.caller,
+            &incoming.plain_call(),
+            &name,
+            incoming.precondition(),
+            change,
+        )
         .await?;
     Ok(tagged(StatusCode::OK, &view))
 }
@@ -92,7 +104,13 @@ pub(crate) async fn delete(mut incoming: Incoming) -> Answered {
     query.finish()?;
     let service = &incoming.state.service;
     let purged = service
-        .delete_queue(&incoming.caller, &name, force, incoming.precondition())
+        .delete_queue(
+            &incoming.caller,
+            &incoming.plain_call(),
+            &name,
+            force,
+            incoming.precondition(),
+        )
         .await?;
     Ok(answer::json(StatusCode::OK, &Purged { purged }))
 }

@@ -18,6 +18,7 @@ impl From<Error> for Problem {
                 format!("There is no queue of this name. Did you mean {name}?"),
             ),
             Error::MessageNotFound => Self::new(Code::NotFound, "There is no message of this id."),
+            Error::NotAllowedAnywhere => Code::InsufficientScope.into(),
             Error::RequestIdConflict { id } => Self::at(
                 Code::ClientRequestIdConflict,
                 "/client_request_id",
@@ -96,8 +97,11 @@ impl From<OperationRefused> for Problem {
             OperationRefused::NotEdited => Code::NotEdited.into(),
             OperationRefused::RevisionConflict => Code::RevisionConflict.into(),
             OperationRefused::RevisionLimit => Code::RevisionLimit.into(),
-            OperationRefused::SelectionNotFound | OperationRefused::RedriveNotFound => {
-                Code::NotFound.into()
+            OperationRefused::SelectionNotFound => {
+                Self::new(Code::NotFound, "There is no selection of this id.")
+            }
+            OperationRefused::RedriveNotFound => {
+                Self::new(Code::NotFound, "There is no redrive of this id.")
             }
             OperationRefused::SelectionExpired => Code::SelectionExpired.into(),
             OperationRefused::CountMismatch { actual } => Self::new(

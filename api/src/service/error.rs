@@ -16,6 +16,8 @@ pub enum Error {
     },
     /// No such message, or not the caller's.
     MessageNotFound,
+    /// The caller has the right on no queue.
+    NotAllowedAnywhere,
     /// The request id belongs to a message with another body.
     RequestIdConflict {
         /// That message.

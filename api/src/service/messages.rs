@@ -20,6 +20,19 @@ pub struct Filter {
     pub client_request_id: Option<Bytes>,
 }
 
+/// Everything about one message that the caller may see.
+#[derive(Clone, Debug)]
+pub struct MessageView {
+    /// Its queue.
+    pub queue: Arc<Queue>,
+    /// What the store knows. Payload and revisions only with the right to them.
+    pub detail: Box<Detail>,
+    /// How often its payload or headers were changed.
+    pub revision: i32,
+    /// The caller may see what is inside.
+    pub inside: bool,
+}
+
 /// What a decision about one message did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
@@ -57,12 +70,8 @@ impl Service {
         Ok((queue, page))
     }
 
-    /// Everything about one message, and its queue. The payload only with the right to it.
-    pub async fn message(
-        &self,
-        caller: &Principal,
-        id: MessageId,
-    ) -> Result<(Arc<Queue>, Box<Detail>)> {
+    /// Everything about one message.
+    pub async fn message(&self, caller: &Principal, id: MessageId) -> Result<MessageView> {
         let found = self.backend().message(id, None).await?;
         let mut detail = Box::new(found.ok_or(Error::MessageNotFound)?);
         let queue = self.catalog.by_uid(detail.queue).await?;
@@ -70,10 +79,18 @@ impl Service {
         if !caller.may(Right::Read, &queue.name) {
             return Err(Error::MessageNotFound);
         }
-        if !caller.may(Right::Payload, &queue.name) {
+        let revision = detail.revisions.last().map_or(0, |last| last.number);
+        let inside = caller.may(Right::Payload, &queue.name);
+        if !inside {
             detail.payload = None;
+            detail.revisions.clear();
         }
-        Ok((queue, detail))
+        Ok(MessageView {
+            queue,
+            detail,
+            revision,
+            inside,
+        })
     }
 
     /// Decides about one message, wherever it is.
@@ -85,7 +102,7 @@ impl Service {
         id: MessageId,
         act: Act,
     ) -> Result<Done<Decided>> {
-        let (queue, _) = self.message(caller, id).await?;
+        let MessageView { queue, .. } = self.message(caller, id).await?;
         if !caller.may(right, &queue.name) {
             return Err(Error::MessageNotFound);
         }

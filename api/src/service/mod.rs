@@ -1,10 +1,13 @@
 //! What the product does, operation by operation. Knows no HTTP.
 //!
 //! Reading order: [`catalog`] (queues by name and by number) → [`publish`] → [`receive`] (the long poll) → [`settle`] →
-//! [`queues`], [`messages`] and [`dead_letters`] (what operators do). [`error`] is everything that can be refused.
+//! [`queues`] and [`messages`] (what operators see and decide) → [`dead_letters`] and [`revisions`] (one dead letter at a
+//! time) → [`selections`] and [`redrives`] (many at once) → [`audit`] (what was done). [`error`] is everything that can be
+//! refused.
 //!
 //! Every operation takes the [`Principal`] first and checks its right on the queue itself, so no route can forget to.
 
+pub mod audit;
 pub mod catalog;
 pub mod chance;
 pub mod dead_letters;
@@ -14,6 +17,9 @@ pub mod messages;
 pub mod publish;
 pub mod queues;
 pub mod receive;
+pub mod redrives;
+pub mod revisions;
+pub mod selections;
 pub mod settle;
 
 pub use error::{Error, Result};
@@ -23,13 +29,16 @@ use crate::disk::Disk;
 use catalog::Catalog;
 use quita_storage::backend::{Answer, Backend, Call, Operation};
 use quita_storage::coalescer::Coalescer;
-use quita_storage::model::{Policy, Queue};
+use quita_storage::model::{Policy, Queue, QueueUid};
 use quita_storage::receipt::Receipts;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 /// How often an item is repeated whose queue changed under it. A queue that changes faster than that is reported as busy.
 const MAX_STALE: usize = 16;
+/// Queues that are read at once when all of them have to be looked through.
+const MANY_QUEUES: u32 = 1_000;
 /// Names that are looked at for the nearest one to a name that is not there.
 const NEAREST_AMONG: u32 = 1_000;
 /// How alike two names must be (Jaro-Winkler) for one to be offered for the other.
@@ -137,6 +146,39 @@ impl Service {
             Err(error) => return error.into(),
         };
         Error::QueueNotFound { nearest }
+    }
+
+    /// The queues on which the caller has `right`, for a question about all of them; `None` = every one, and also what
+    /// belongs to none.
+    async fn queues_with(&self, caller: &Principal, right: Right) -> Result<Option<Vec<QueueUid>>> {
+        if caller.may_everywhere(right) {
+            return Ok(None);
+        }
+        if !caller.may_somewhere(right) {
+            return Err(Error::NotAllowedAnywhere);
+        }
+        let (mut allowed, mut after) = (Vec::new(), None::<Arc<str>>);
+        loop {
+            let queues = self.backend().queues(after.as_deref(), MANY_QUEUES).await?;
+            let more = queues.len() as u32 == MANY_QUEUES;
+            after = queues.last().map(|queue| queue.name.clone());
+            let visible = queues.into_iter().filter(|q| caller.may(right, &q.name));
+            allowed.extend(visible.map(|queue| queue.uid));
+            if !more {
+                return Ok(Some(allowed));
+            }
+        }
+    }
+
+    /// The queues of these numbers, deleted ones included.
+    async fn named(&self, numbers: HashSet<QueueUid>) -> Result<HashMap<QueueUid, Arc<Queue>>> {
+        let mut named = HashMap::new();
+        for number in numbers {
+            if let Some((queue, _)) = self.catalog.by_uid(number).await? {
+                named.insert(number, queue);
+            }
+        }
+        Ok(named)
     }
 
     /// Performs an operation, wakes whom it concerns, and answers what it did and whether that was a repeat.

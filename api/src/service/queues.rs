@@ -70,6 +70,7 @@ impl Service {
     pub async fn put_queue(
         &self,
         caller: &Principal,
+        call: &Call,
         name: &str,
         policy: Policy,
         precondition: Precondition,
@@ -87,7 +88,7 @@ impl Service {
                 None => return Err(OperationRefused::VersionMismatch.into()),
             },
         };
-        let created = self.write_queue(caller, name, policy, expect).await?;
+        let created = self.write_queue(call, name, policy, expect).await?;
         if expect == Expect::Absent && !created {
             return Err(OperationRefused::VersionMismatch.into());
         }
@@ -100,6 +101,7 @@ impl Service {
     pub async fn patch_queue<E: From<Error>>(
         &self,
         caller: &Principal,
+        call: &Call,
         name: &str,
         precondition: Precondition,
         change: impl Fn(Policy) -> Result<Policy, E>,
@@ -123,7 +125,7 @@ impl Service {
             }
             let policy = change(Policy::clone(&queue.policy))?;
             let expect = Expect::Version(queue.version);
-            match self.write_queue(caller, name, policy, expect).await {
+            match self.write_queue(call, name, policy, expect).await {
                 Ok(_) => return Ok(self.queue(caller, name).await?),
                 Err(Error::Operation(OperationRefused::VersionMismatch)) => {}
                 Err(refused) => return Err(refused.into()),
@@ -134,21 +136,17 @@ impl Service {
 
     async fn write_queue(
         &self,
-        caller: &Principal,
+        call: &Call,
         name: &str,
         policy: Policy,
         expect: Expect,
     ) -> Result<bool> {
-        let call = Call {
-            actor: caller.id.clone(),
-            ..Call::default()
-        };
         let operation = Operation::PutQueue {
             name: name.into(),
             policy: Box::new(policy),
             expect,
         };
-        let (answer, _) = self.operate(&call, operation).await?;
+        let (answer, _) = self.operate(call, operation).await?;
         let Answer::Queue { created, .. } = answer else {
             return Err(unexpected(&answer));
         };
@@ -209,6 +207,7 @@ impl Service {
     pub async fn delete_queue(
         &self,
         caller: &Principal,
+        call: &Call,
         name: &str,
         force: bool,
         precondition: Precondition,
@@ -221,16 +220,12 @@ impl Service {
                 return Err(OperationRefused::VersionMismatch.into());
             }
         };
-        let call = Call {
-            actor: caller.id.clone(),
-            ..Call::default()
-        };
         let operation = Operation::DeleteQueue {
             queue: queue.uid,
             force,
             version,
         };
-        let (answer, _) = self.operate(&call, operation).await?;
+        let (answer, _) = self.operate(call, operation).await?;
         self.catalog.look(name).await?;
         self.coalescer.wakeup().all(queue.uid);
         match answer {

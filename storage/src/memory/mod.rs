@@ -141,7 +141,7 @@ impl Backend for Memory {
     }
 
     async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
-        self.state.lock().maintain(keep, now);
+        self.state.lock().maintain(*keep, now);
         Ok(false)
     }
 

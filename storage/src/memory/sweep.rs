@@ -29,7 +29,7 @@ impl State {
     }
 
     /// Ends what dead-letter retention ends and forgets what is over.
-    pub(super) fn maintain(&mut self, keep: &Keep, now: Option<Millis>) {
+    pub(super) fn maintain(&mut self, keep: Keep, now: Option<Millis>) {
         let now = self.clock.now(now);
         let policy_call = Call::by("policy");
         for id in self.messages.keys().copied().collect::<Vec<_>>() {

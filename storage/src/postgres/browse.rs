@@ -1,8 +1,8 @@
 //! Listings and single messages. What is due is filed first, so a row's table is its state.
 
-use super::Postgres;
 use super::drafts::{For, Loaded, Wanted};
 use super::fault::{Fault, Now};
+use super::{Postgres, audit, revisions};
 use crate::backend::{Browse, Cursor, Detail, Listed, Page};
 use crate::error::Result;
 use crate::model::{MessageId, Millis, Place, State};
@@ -12,7 +12,6 @@ use sqlx::Row;
 use sqlx::postgres::PgConnection;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Rows that one page looks at to find those that it wants: bounds a search for what is not there.
 const MOST_LOOKED_AT: i64 = 5_000;
@@ -51,10 +50,9 @@ SELECT seq FROM keyed WHERE uid = $1::int AND key = $2::bytea ORDER BY seq LIMIT
 pub(super) const BY_REQUEST_ID: &str = "-- browse by request id
 SELECT seq FROM dedupe WHERE uid = $1::int AND digest = $2::bytea LIMIT $3::bigint";
 
-pub(super) const PAYLOAD: &str = "-- payload\nSELECT payload FROM message WHERE seq = $1::bigint";
+const LOOK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-pub(super) const DECISIONS: &str = "-- decisions
-SELECT at, actor, action, justification FROM audit WHERE seq = $1::bigint ORDER BY id";
+pub(super) const PAYLOAD: &str = "-- payload\nSELECT payload FROM message WHERE seq = $1::bigint";
 
 impl Postgres {
     pub(super) async fn page(&self, browse: &Browse, now: Now) -> Result<Page> {
@@ -206,9 +204,10 @@ impl Postgres {
     }
 
     async fn try_detail(&self, id: MessageId, now: Now) -> Result<Option<Detail>, Fault> {
-        let mut connection = self.pool.acquire().await?;
+        // One snapshot: what a payload says and which revision it is belong together.
+        let mut tx = self.pool.begin_with(LOOK).await?;
         let wanted = BTreeMap::from([(id.0, Wanted::default())]);
-        let mut drafts = self.load(&mut connection, &wanted, For::LookAtAll).await?;
+        let mut drafts = self.load(&mut tx, &wanted, For::LookAtAll).await?;
         let Some(loaded) = drafts.get_mut(&id.0) else {
             return Ok(None);
         };
@@ -222,18 +221,27 @@ impl Postgres {
         let Some(queue) = queue_of(loaded) else {
             return Ok(None);
         };
-        let payload = match &loaded.draft.message {
-            Some(_) => {
-                sqlx::query(PAYLOAD)
-                    .bind(id.0)
-                    .fetch_optional(&mut *connection)
-                    .await?
-            }
-            None => None,
+        let kept = loaded.draft.message.as_ref().is_some_and(
+            |m| !matches!(&m.place, Place::Discarded(discarded) if !discarded.payload_kept),
+        );
+        let payload = if kept {
+            sqlx::query(PAYLOAD)
+                .bind(id.0)
+                .fetch_optional(&mut *tx)
+                .await?
+        } else {
+            None
         };
         let payload = payload
             .map(|row| row.try_get::<&[u8], _>(0).map(Bytes::copy_from_slice))
             .transpose()?;
+        let revisions = if kept {
+            revisions::all(&mut tx, id).await?
+        } else {
+            Vec::new()
+        };
+        let decisions = audit::decisions(&mut tx, id).await?;
+        tx.commit().await?;
         let discarded = loaded
             .draft
             .message
@@ -253,8 +261,8 @@ impl Postgres {
                 history.sort_by_key(|d| d.fence);
                 history
             },
-            decisions: Vec::new(),
-            revisions: Vec::new(),
+            decisions,
+            revisions,
             key: key.unwrap_or_else(|| loaded.record.as_ref().and_then(|r| r.key.clone())),
             message: loaded.draft.message.clone(),
         }))

@@ -59,7 +59,7 @@ pub(super) struct Loaded {
 pub(super) type Drafts = BTreeMap<i64, Loaded>;
 
 // One arm per state table, each by a unique key; the first that has the message ends the search. The casts to NULL keep the
-// columns of the arms alike: place, tid, queue, time, five counters, then what only leases and dead letters have.
+// columns of the arms alike: place, tid, queue, time, five counters, then what only leases, dead and discarded letters have.
 macro_rules! load_sql {
     ($rows:literal, $queues:literal) => {
         concat!(
@@ -85,14 +85,15 @@ FROM m LEFT JOIN q ON q.uid = m.of_queue
 LEFT JOIN LATERAL (
     SELECT * FROM (SELECT 3::smallint AS place, ctid::text AS tid, queue_id, available_at AS at, fence, attempts,
         expirations, releases, redrives, leased_at, expires_at AS until, bounds, worker, NULL::smallint AS reason,
-        NULL::smallint AS bound, NULL::boolean AS by_expiry, NULL::boolean AS edited, NULL::text AS error_code
+        NULL::smallint AS bound, NULL::boolean AS by_expiry, NULL::boolean AS edited, NULL::text AS error_code,
+        NULL::bigint AS group_id, NULL::boolean AS payload_kept, NULL::text AS entered
         FROM lease WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") a
     UNION ALL
     SELECT * FROM (SELECT 2::smallint, ctid::text, queue_id, available_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
-        NULL::boolean, NULL::text
+        NULL::boolean, NULL::text, NULL::bigint, NULL::boolean, NULL::text
         FROM ready WHERE queue_id = m.live_id AND rank = m.rank AND available_at = m.available_at AND seq = m.wanted
         LIMIT 1 ",
             $rows,
@@ -100,26 +101,28 @@ LEFT JOIN LATERAL (
     UNION ALL
     SELECT * FROM (SELECT 2::smallint, ctid::text, queue_id, available_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
-        NULL::boolean, NULL::text
+        NULL::boolean, NULL::text, NULL::bigint, NULL::boolean, NULL::text
         FROM ready WHERE moved AND seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") c
     UNION ALL
     SELECT * FROM (SELECT 1::smallint, ctid::text, queue_id, due_at, fence, attempts, expirations, releases,
         redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, NULL::smallint, NULL::smallint, NULL::boolean,
-        NULL::boolean, NULL::text
+        NULL::boolean, NULL::text, NULL::bigint, NULL::boolean, NULL::text
         FROM delayed WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") d
     UNION ALL
     SELECT * FROM (SELECT 4::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
-        redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
+        redrives, NULL::bigint, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code,
+        group_id, NULL::boolean, entered::text
         FROM dead WHERE seq + 0 = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") e
     UNION ALL
     SELECT * FROM (SELECT 5::smallint, ctid::text, queue_id, died_at, fence, attempts, expirations, releases,
-        redrives, discarded_at, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code
+        redrives, discarded_at, NULL::bigint, NULL::smallint, NULL::text, reason, bound, by_expiry, edited, error_code,
+        group_id, payload_kept, NULL::text
         FROM discarded WHERE seq = m.wanted AND m.uid IS NOT NULL LIMIT 1 ",
             $rows,
             ") f

@@ -1,11 +1,14 @@
 //! API keys.
 
 use super::Postgres;
+use super::audit::{self, About};
+use super::due::clock;
 use super::fault::{Fault, Now};
 use super::operate::durable;
 use super::rows::{broken, text};
-use crate::backend::KeyRecord;
+use crate::backend::{Call, KeyRecord};
 use crate::error::Result;
+use crate::rules::trail::Trail;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use std::sync::Arc;
@@ -24,7 +27,7 @@ pub(super) const ALONE: &str = "-- add key, alone\nLOCK TABLE api_key IN SHARE R
 
 pub(super) const REVOKE: &str = "-- revoke key
 UPDATE api_key SET revoked_at = coalesce($2::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-WHERE id = $1::text AND revoked_at IS NULL";
+WHERE id = $1::text AND revoked_at IS NULL RETURNING revoked_at";
 
 fn key(row: &PgRow) -> Result<KeyRecord, Fault> {
     let hash: Vec<u8> = row.try_get(1)?;
@@ -54,17 +57,27 @@ impl Postgres {
         }
     }
 
-    pub(super) async fn store_key(&self, key: &KeyRecord, only_first: bool) -> Result<bool> {
+    pub(super) async fn store_key(
+        &self,
+        call: &Call,
+        key: &KeyRecord,
+        only_first: bool,
+    ) -> Result<bool> {
         let mut attempt = 0;
         loop {
-            match self.try_store_key(key, only_first).await {
+            match self.try_store_key(call, key, only_first).await {
                 Ok(stored) => return Ok(stored),
                 Err(fault) => self.once_more(&mut attempt, fault).await?,
             }
         }
     }
 
-    async fn try_store_key(&self, key: &KeyRecord, only_first: bool) -> Result<bool, Fault> {
+    async fn try_store_key(
+        &self,
+        call: &Call,
+        key: &KeyRecord,
+        only_first: bool,
+    ) -> Result<bool, Fault> {
         let mut tx = self.begin().await?;
         if only_first {
             sqlx::query(ALONE).execute(&mut *tx).await?;
@@ -78,23 +91,42 @@ impl Postgres {
             .bind(key.revoked_at)
             .bind(only_first)
             .execute(&mut *tx)
-            .await?;
+            .await?
+            .rows_affected()
+            == 1;
+        if stored {
+            let now = clock(&mut tx).await?;
+            let about = About::nothing(Trail::key_created(key));
+            audit::write(&mut tx, call, "create_key", None, &[about], now).await?;
+        }
         durable(tx).await?;
-        Ok(stored.rows_affected() == 1)
+        Ok(stored)
     }
 
-    pub(super) async fn end_key(&self, id: &str, now: Now) -> Result<bool> {
+    pub(super) async fn end_key(&self, call: &Call, id: &str, now: Now) -> Result<bool> {
         let mut attempt = 0;
         loop {
-            match sqlx::query(REVOKE)
-                .bind(text(id))
-                .bind(now)
-                .execute(&self.pool)
-                .await
-            {
-                Ok(done) => return Ok(done.rows_affected() == 1),
-                Err(error) => self.once_more(&mut attempt, error.into()).await?,
+            match self.try_end_key(call, id, now).await {
+                Ok(ended) => return Ok(ended),
+                Err(fault) => self.once_more(&mut attempt, fault).await?,
             }
         }
+    }
+
+    async fn try_end_key(&self, call: &Call, id: &str, now: Now) -> Result<bool, Fault> {
+        let mut tx = self.begin().await?;
+        let ended = sqlx::query(REVOKE)
+            .bind(text(id))
+            .bind(now)
+            .fetch_optional(&mut *tx)
+            .await?;
+        let Some(row) = ended else {
+            tx.rollback().await?;
+            return Ok(false);
+        };
+        let about = About::nothing(Trail::key_revoked(id));
+        audit::write(&mut tx, call, "revoke_key", None, &[about], row.try_get(0)?).await?;
+        durable(tx).await?;
+        Ok(true)
     }
 }

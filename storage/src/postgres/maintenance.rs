@@ -1,15 +1,19 @@
-//! Background work in small steps: purged incarnations, counters, memories that are over, dead-letter retention.
+//! Background work in small steps: purged incarnations, counters, request ids, dead-letter retention; what is kept for a time
+//! is in [`memories`](super::memories).
 //!
 //! Every replica does this; rows that another one works on are skipped.
 
 use super::Postgres;
+use super::audit::About;
 use super::claims::FREE_ID;
 use super::drafts::{For, Wanted};
 use super::fault::{Fault, Now};
-use super::operate::AUDIT;
 use super::write::Writes;
+use super::{audit, memories};
+use crate::backend::{Call, Keep};
 use crate::error::Result;
-use crate::model::{DISCARD_UNDO_MS, End, Millis, OPERATION_MEMORY_MS, Policy};
+use crate::model::{End, Millis, Policy};
+use crate::rules::trail::Trail;
 use crate::rules::{self, operate};
 use sqlx::Row;
 use sqlx::postgres::PgConnection;
@@ -17,9 +21,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// Rows per step and kind: some milliseconds of work, so that callers hardly notice.
-const STEP: i64 = 500;
+pub(super) const STEP: i64 = 500;
 /// Rows of `lease` or `dedupe` that a walk looks at in one step.
-const WALK: i64 = 1_000;
+pub(super) const WALK: i64 = 1_000;
 /// How often counters are folded and old marks dropped.
 const SELDOM: Duration = Duration::from_secs(30);
 
@@ -30,6 +34,8 @@ pub(super) struct Sweep {
     request_ids: Option<(i32, Vec<u8>)>,
     /// The purged incarnation being cleared, and the last lease looked at for it.
     leases: (i32, i64),
+    /// The last message with revisions looked at.
+    revisions: Option<i64>,
     seldom: Option<Instant>,
 }
 
@@ -101,41 +107,13 @@ SELECT clk.t, d.seq FROM clk CROSS JOIN queue k CROSS JOIN LATERAL (
     ORDER BY died_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED) d
 WHERE k.uid >= 0 AND k.dead_retention_ms IS NOT NULL LIMIT $2::bigint";
 
-pub(super) const DISCARDED_LONG_AGO: &str = "-- discarded long ago
-WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t)
-SELECT clk.t, d.seq FROM clk CROSS JOIN LATERAL (
-    SELECT seq FROM discarded WHERE discarded_at <= clk.t - $3::bigint
-    ORDER BY discarded_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED) d";
-
-// The history of a message that left is kept as long as its record.
-pub(super) const ENDS_OVER: &str = "-- ends over
-WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
-e AS (DELETE FROM ended WHERE ctid = ANY(ARRAY(
-        SELECT x.tid FROM clk CROSS JOIN LATERAL (SELECT ctid AS tid FROM ended WHERE keep_until <= clk.t
-            ORDER BY keep_until LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)) RETURNING seq),
-h AS (DELETE FROM delivery WHERE seq = ANY(ARRAY(SELECT seq FROM e)))
-SELECT count(*) FROM e";
-
-pub(super) const KEYS_OVER: &str = "-- keys over
-WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
-e AS (DELETE FROM unique_key WHERE ctid = ANY(ARRAY(
-        SELECT x.tid FROM clk CROSS JOIN LATERAL (SELECT ctid AS tid FROM unique_key WHERE keep_until <= clk.t
-            ORDER BY keep_until LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)) RETURNING 1)
-SELECT count(*) FROM e";
-
-pub(super) const ANSWERS_OVER: &str = "-- answers over
-WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
-e AS (DELETE FROM operation WHERE ctid = ANY(ARRAY(
-        SELECT x.tid FROM clk CROSS JOIN LATERAL (SELECT ctid AS tid FROM operation WHERE at <= clk.t - $3::bigint
-            ORDER BY at LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)) RETURNING 1)
-SELECT count(*) FROM e";
-
-// The next stretch of request ids, with whether their messages are still there.
+// The next stretch of request ids, with whether their messages are still there. A discarded one is gone.
 pub(super) const WALK_IDS: &str = "-- walk request ids
 SELECT d.uid, d.digest, d.seq, d.kept_from, m.there IS NOT NULL,
     coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 FROM (SELECT * FROM dedupe WHERE (uid, digest) > ($2::int, $3::bytea) ORDER BY uid, digest LIMIT $4::bigint) d
-LEFT JOIN LATERAL (SELECT 1 AS there FROM message m WHERE m.seq = d.seq LIMIT 1) m ON true
+LEFT JOIN LATERAL (SELECT 1 AS there FROM message m WHERE m.seq = d.seq
+    AND (SELECT true FROM discarded x WHERE x.seq = d.seq LIMIT 1) IS NOT TRUE LIMIT 1) m ON true
 ORDER BY d.uid, d.digest";
 
 pub(super) const POLICIES: &str =
@@ -148,37 +126,26 @@ DELETE FROM commit_mark WHERE batcher >= (-9223372036854775808)::bigint
 
 impl Postgres {
     /// One step of everything. `true`: there is more to do now.
-    pub(super) async fn clean(&self, now: Now) -> Result<bool> {
+    pub(super) async fn clean(&self, keep: &Keep, now: Now) -> Result<bool> {
         let mut sweep = self.sweep.lock().await;
         let mut attempt = 0;
         loop {
-            match self.try_clean(&mut sweep, now).await {
+            match self.try_clean(&mut sweep, keep, now).await {
                 Ok(more) => return Ok(more),
                 Err(fault) => self.once_more(&mut attempt, fault).await?,
             }
         }
     }
 
-    async fn try_clean(&self, sweep: &mut Sweep, now: Now) -> Result<bool, Fault> {
+    async fn try_clean(&self, sweep: &mut Sweep, keep: &Keep, now: Now) -> Result<bool, Fault> {
         let mut more = self.clear_trash(sweep, now).await?;
         more |= self.expire_dead(now).await?;
-        more |= self.forget_discarded(now).await?;
+        more |= self.forget_discarded(keep, now).await?;
+        more |= self.watch_no_more(now).await?;
+        more |= self.fold_failures().await?;
+        more |= self.forget_redrives(keep, now).await?;
         let mut connection = self.pool.acquire().await?;
-        for (sql, memory) in [
-            (ENDS_OVER, None),
-            (KEYS_OVER, None),
-            (ANSWERS_OVER, Some(OPERATION_MEMORY_MS)),
-        ] {
-            let mut query = sqlx::query(sql).bind(now).bind(STEP);
-            if let Some(memory) = memory {
-                query = query.bind(memory);
-            }
-            more |= query
-                .fetch_one(&mut *connection)
-                .await?
-                .try_get::<i64, _>(0)?
-                >= STEP;
-        }
+        more |= memories::forget(&mut connection, keep, now).await?;
         sweep_request_ids(&mut connection, sweep, now).await?;
         if now.is_some() || sweep.seldom.is_none_or(|last| last.elapsed() >= SELDOM) {
             let folded = sqlx::query(FOLD_COUNTERS)
@@ -188,6 +155,8 @@ impl Postgres {
                 .await?;
             more |= folded.rows_affected() as i64 >= WALK;
             sqlx::query(DROP_MARKS).execute(&mut *connection).await?;
+            memories::forget_selections(&mut connection, now).await?;
+            memories::sweep_revisions(&mut connection, &mut sweep.revisions).await?;
             sweep.seldom = Some(Instant::now());
         }
         Ok(more)
@@ -276,51 +245,19 @@ impl Postgres {
             wanted.insert(row.try_get::<i64, _>(1)?, Wanted::default());
         }
         let mut drafts = self.load(&mut tx, &wanted, For::Change).await?;
-        let (mut uids, mut seqs) = (Vec::new(), Vec::new());
+        let mut about = Vec::new();
         for loaded in drafts.values_mut() {
             let Some(known) = &loaded.known else { continue };
             if operate::expire_dead(&mut loaded.draft, &known.queue.policy, now) {
-                uids.push(known.queue.uid.0);
-                seqs.push(loaded.seq);
+                about.push(About::message(
+                    known.queue.uid,
+                    loaded.seq,
+                    Trail::default(),
+                ));
             }
         }
-        sqlx::query(AUDIT)
-            .bind(now)
-            .bind("policy")
-            .bind(End::DeadLetterExpired.as_str())
-            .bind(None::<&str>)
-            .bind(uids)
-            .bind(seqs)
-            .execute(&mut *tx)
-            .await?;
-        self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now)
-            .await?;
-        tx.commit().await?;
-        Ok(rows.len() as i64 >= STEP)
-    }
-
-    /// Drops the payload of dead letters that were discarded long ago; the record of the end stays.
-    async fn forget_discarded(&self, now: Now) -> Result<bool, Fault> {
-        let mut tx = self.begin().await?;
-        let rows = sqlx::query(DISCARDED_LONG_AGO)
-            .bind(now)
-            .bind(STEP)
-            .bind(DISCARD_UNDO_MS)
-            .fetch_all(&mut *tx)
-            .await?;
-        let Some(first) = rows.first() else {
-            tx.rollback().await?;
-            return Ok(false);
-        };
-        let now: Millis = first.try_get(0)?;
-        let mut wanted = BTreeMap::new();
-        for row in &rows {
-            wanted.insert(row.try_get::<i64, _>(1)?, Wanted::default());
-        }
-        let mut drafts = self.load(&mut tx, &wanted, For::Change).await?;
-        for loaded in drafts.values_mut() {
-            operate::forget_discarded(&mut loaded.draft);
-        }
+        let word = End::DeadLetterExpired.as_str();
+        audit::write(&mut tx, &Call::by("policy"), word, None, &about, now).await?;
         self.write(&mut tx, &Writes::of(&drafts, now), self.stripe, now)
             .await?;
         tx.commit().await?;

@@ -3,7 +3,9 @@
 //! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) →
 //! [`publish`] (with [`claims`]), [`receive`] (with [`floors`]), [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
 //! one transaction) → [`drafts`] and [`write`] (loading what `rules` works on, and writing the difference) → [`due`] (what
-//! the clock moves) → [`operate`], [`queues`], [`browse`], [`keys`] → [`maintenance`].
+//! the clock moves) → [`operate`] (the frame of every operator's call), [`policies`], [`revisions`] → the operators' desk:
+//! [`filters`], [`walks`], [`dead_letters`], [`groups`], [`selections`], [`redrives`], [`steps`], [`audit`] → [`queues`], [`browse`],
+//! [`keys`] → [`maintenance`], [`memories`].
 //!
 //! Why it is this way: a statement is a round trip and a commit is a disk flush, so what happens all the time is one
 //! statement per batch, whatever the number of queues and callers. A row is found by a LATERAL with LIMIT 1 or by an ordered
@@ -11,22 +13,33 @@
 //! reads everything. No foreign keys, triggers, sequences, savepoints or notifications near a message: each of them makes
 //! replicas wait for each other.
 
+mod audit;
 mod browse;
 mod claims;
+mod dead_letters;
 mod drafts;
 mod due;
 mod fault;
+mod filters;
 mod floors;
+mod groups;
 mod keys;
 mod lane;
 mod maintenance;
+mod memories;
 mod operate;
+mod policies;
 mod publish;
 mod queues;
 mod receive;
+mod redrives;
+mod revisions;
 mod rows;
+mod selections;
 mod session;
 mod settle;
+mod steps;
+mod walks;
 mod write;
 
 #[cfg(test)]
@@ -221,42 +234,42 @@ impl Backend for Postgres {
         self.ready_among(waiting).await
     }
 
-    async fn dead_letters(&self, _: &DeadListing, _: Option<Millis>) -> Result<Page> {
-        Err(StoreError::internal("not yet"))
+    async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page> {
+        self.dead_page(listing, now).await
     }
 
     async fn dead_groups(
         &self,
-        _: Option<&[QueueUid]>,
-        _: &DeadFilter,
-        _: u32,
-        _: Option<Millis>,
+        queues: Option<&[QueueUid]>,
+        filter: &DeadFilter,
+        limit: u32,
+        now: Option<Millis>,
     ) -> Result<DeadGroups> {
-        Err(StoreError::internal("not yet"))
+        self.largest_groups(queues, filter, limit, now).await
     }
 
-    async fn selection(&self, _: SelectionId) -> Result<Option<Selection>> {
-        Err(StoreError::internal("not yet"))
+    async fn selection(&self, id: SelectionId) -> Result<Option<Selection>> {
+        self.selection_of(id).await
     }
 
-    async fn redrive(&self, _: RedriveId) -> Result<Option<Redrive>> {
-        Err(StoreError::internal("not yet"))
+    async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>> {
+        self.redrive_of(id).await
     }
 
-    async fn redrives(&self, _: &RedriveListing) -> Result<Vec<Redrive>> {
-        Err(StoreError::internal("not yet"))
+    async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>> {
+        self.redrives_of(listing).await
     }
 
-    async fn step_redrives(&self, _: Option<Millis>) -> Result<Stepped> {
-        Err(StoreError::internal("not yet"))
+    async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped> {
+        self.step_first(now).await
     }
 
-    async fn audit(&self, _: &AuditQuery) -> Result<AuditPage> {
-        Err(StoreError::internal("not yet"))
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
+        self.audit_page(query).await
     }
 
     async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
-        self.clean(now).await
+        self.clean(keep, now).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
@@ -264,11 +277,11 @@ impl Backend for Postgres {
     }
 
     async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
-        self.store_key(&key, only_first).await
+        self.store_key(call, &key, only_first).await
     }
 
     async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
-        self.end_key(id, now).await
+        self.end_key(call, id, now).await
     }
 
     fn facts(&self) -> &Facts {

@@ -2,8 +2,9 @@
 //! that were never used, nor on empty ones after a VACUUM (every store at rest), nor on full ones.
 
 use super::{
-    browse, claims, drafts, due, keys, lane, maintenance, operate, publish, queues, receive,
-    session, settle, write,
+    audit, browse, claims, drafts, due, groups, keys, lane, maintenance, memories, operate,
+    policies, publish, queues, receive, redrives, revisions, selections, session, settle, steps,
+    walks, write,
 };
 use quita_tests::postgres;
 use serde_json::Value;
@@ -12,10 +13,13 @@ use sqlx::{AssertSqlSafe, Connection, Executor, Row};
 use std::collections::HashMap;
 
 const ALL: &[&str] = &[
+    audit::DECISIONS,
+    audit::ROWS,
+    audit::SPAN,
+    audit::WRITE,
     browse::BY_KEY,
     browse::BY_REQUEST_ID,
     browse::DEAD,
-    browse::DECISIONS,
     browse::DELAYED,
     browse::LEASED,
     browse::PAYLOAD,
@@ -27,45 +31,65 @@ const ALL: &[&str] = &[
     drafts::LOAD_SEEN,
     drafts::PURGED_AT,
     drafts::WHOLE_HISTORY,
+    walks::ALL_QUEUES,
+    walks::NEWEST_OF_ALL,
+    walks::OLDEST_OF_ALL,
     due::CLOCK,
     due::DUE,
     due::LOOK_LATER,
     due::NEXT_DUE,
     due::OVER_AGED,
+    groups::LARGEST,
     keys::REVOKE,
     lane::FENCE,
     lane::OPEN_MARK,
-    maintenance::ANSWERS_OVER,
     maintenance::ANYTHING_LEFT,
     maintenance::DEAD_TOO_LONG,
-    maintenance::DISCARDED_LONG_AGO,
     maintenance::DROP_TRASH,
-    maintenance::ENDS_OVER,
     maintenance::FOLD_COUNTERS,
     maintenance::FOLD_TRASH,
-    maintenance::KEYS_OVER,
     maintenance::LEFT_IN_DEAD,
     maintenance::LEFT_IN_DELAYED,
     maintenance::LEFT_IN_READY,
     maintenance::POLICIES,
     maintenance::WALK_IDS,
     maintenance::WALK_LEASES,
-    operate::ADOPT_KEYS,
-    operate::AUDIT,
+    memories::ANSWERS_OVER,
+    memories::AUDIT_OVER,
+    memories::DISCARDED_LONG_AGO,
+    memories::DROP_FAILURES,
+    memories::DROP_REDRIVE,
+    memories::DROP_WATCHED,
+    memories::ENDS_OVER,
+    memories::FAILURES_LEFT,
+    memories::FOLDED,
+    memories::KEYS_OVER,
+    memories::LOCK_IF_FREE,
+    memories::PAYLOADS_OVER,
+    memories::REDRIVE_OVER,
+    memories::SELECTIONS_OVER,
+    memories::STILL_WATCHED,
+    memories::THERE,
+    memories::WALK_REVISIONS,
+    memories::WATCHED,
+    memories::WATCHED_LONG_ENOUGH,
     operate::BEGIN,
-    operate::CHANGE,
-    operate::CREATE,
-    operate::GAUGES,
-    operate::NEW_INCARNATIONS,
-    operate::NEW_UID,
-    operate::OLDEST_DEAD,
-    operate::QUEUE,
-    operate::QUEUE_ALONE,
-    operate::QUEUE_NAMED,
+    operate::KEY_OWNER,
     operate::REMEMBER,
-    operate::REPEATED_KEYS,
-    operate::REPLACE,
-    operate::TO_TRASH,
+    operate::TAKE_ID_AGAIN,
+    operate::TAKE_KEY_AGAIN,
+    policies::ADOPT_KEYS,
+    policies::CHANGE,
+    policies::CREATE,
+    policies::GAUGES,
+    policies::NEW_INCARNATIONS,
+    policies::NEW_UID,
+    policies::QUEUE,
+    policies::QUEUE_ALONE,
+    policies::QUEUE_NAMED,
+    policies::REPEATED_KEYS,
+    policies::REPLACE,
+    policies::TO_TRASH,
     claims::CLAIM_ID,
     claims::CLAIM_KEY,
     publish::DEEP_QUEUES,
@@ -85,13 +109,40 @@ const ALL: &[&str] = &[
     queues::READY_AMONG,
     queues::WRITABLE,
     receive::RECEIVE,
+    redrives::FOLD,
+    redrives::KEEP,
+    redrives::LIST,
+    redrives::LOCK,
+    redrives::NEW_ID,
+    redrives::READ,
+    redrives::SAVE,
+    revisions::ADD,
+    revisions::ALL,
+    revisions::FORGET_REVISIONS,
+    revisions::LATEST,
+    revisions::ONE,
+    revisions::REPLACE,
+    revisions::STAMP,
+    selections::ACKED,
+    selections::COMPLETED,
+    selections::KEEP,
+    selections::LOCK,
+    selections::READ,
+    selections::MERGED,
+    selections::MERGED_OF_ALL,
+    selections::SNAPSHOT,
     settle::ACK,
+    steps::CANARY_LEFT,
+    steps::DUE,
+    steps::NEXT,
+    steps::REDRIVEN,
     write::ADD_EXPIRING,
     write::ADD_KEY,
     write::CHANGE_LEASE,
     write::COMPLETE,
     write::COUNT,
     write::DELETE_MESSAGE,
+    write::DIED_AGAIN,
     write::DROP_DELIVERY,
     write::DROP_EXPIRING,
     write::DROP_KEY,
@@ -114,6 +165,21 @@ const ALL: &[&str] = &[
     write::UNCOMPLETE,
 ];
 
+/// Statements that there is one of for each index that can lead, or for each direction.
+const FAMILIES: &[&[&str]] = &[
+    &audit::IN_ORDER,
+    &audit::OF_MESSAGE,
+    &audit::OF_REDRIVE,
+    &walks::BY_PREFIX,
+    &walks::NEWEST,
+    &walks::OLDEST,
+    &groups::FILTERED,
+    &selections::FIGURES,
+    &selections::FIRST,
+    &selections::LAST,
+    &selections::RECORDED,
+];
+
 /// Reads a small table from end to end, seldom, and says so where it is: all keys; which trash is the oldest; marks of
 /// connections long gone.
 const WHOLE_TABLES: &[&str] = &[
@@ -122,6 +188,51 @@ const WHOLE_TABLES: &[&str] = &[
     maintenance::DROP_MARKS,
     maintenance::OLDEST_TRASH,
 ];
+
+/// The index of `dead` that each text of a family must go along, in the order of the leads.
+const LEADS: [&str; 5] = [
+    "dead_pkey",
+    "dead_reason",
+    "dead_code",
+    "dead_group",
+    "dead_key",
+];
+
+/// Statements for which only one index will do, with the table and the index.
+fn only_one_will_do() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut only = vec![
+        (browse::DEAD, "dead", "dead_pkey"),
+        (walks::NEWEST_OF_ALL, "dead", "dead_time"),
+        (walks::OLDEST_OF_ALL, "dead", "dead_time"),
+        (groups::LARGEST, "dead", "dead_group"),
+        (maintenance::LEFT_IN_DEAD, "dead", "dead_pkey"),
+        (memories::AUDIT_OVER, "audit", "audit_at"),
+        (audit::DECISIONS, "audit", "audit_seq"),
+        (audit::SPAN, "audit", "audit_at"),
+    ];
+    for (family, index) in [
+        (audit::IN_ORDER, "audit_pkey"),
+        (audit::OF_MESSAGE, "audit_seq"),
+        (audit::OF_REDRIVE, "audit_redrive"),
+    ] {
+        only.extend(family.map(|sql| (sql, "audit", index)));
+    }
+    only.extend(walks::BY_PREFIX.map(|sql| (sql, "dead", "dead_key")));
+    for family in [
+        walks::OLDEST,
+        walks::NEWEST,
+        selections::FIRST,
+        selections::LAST,
+    ] {
+        only.extend(
+            family
+                .into_iter()
+                .zip(LEADS)
+                .map(|(sql, index)| (sql, "dead", index)),
+        );
+    }
+    only
+}
 
 /// As many rows as a busy store has, in every table that grows with messages.
 const FILL: &str = "
@@ -135,19 +246,25 @@ const FILL: &str = "
     INSERT INTO delayed (queue_id, rank, due_at, seq, fence, attempts, expirations, releases, redrives)
         SELECT 2 * (g % 20 + 1), 5, g, g, 0, 0, 0, 0, 0 FROM generate_series(1, 20000) g;
     INSERT INTO lease SELECT g, g, g, g, g, 2 * (g % 20 + 1), 1, 0, 0, 0, 0, 5, 0, false, NULL FROM generate_series(1, 20000) g;
-    INSERT INTO dead SELECT g, g, 2 * (g % 20 + 1) + 1, 1, 0, 0, 0, 0, 5, 1, NULL, false, false, NULL
-        FROM generate_series(1, 20000) g;
+    INSERT INTO dead SELECT g, g, 2 * (g % 20 + 1) + 1, 1, 0, 0, 0, 0, 5, g % 6 + 1, NULL, false, false, 'E' || g % 50,
+        g % 100, g, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
     INSERT INTO discarded SELECT g, g, g, 3, 1, 0, 0, 0, 0, 5, 1, NULL, false, false, NULL FROM generate_series(1, 20000) g;
     INSERT INTO delivery SELECT g / 2, g, g, g % 2, 1, 1, false, false FROM generate_series(1, 20000) g;
     INSERT INTO completion SELECT g, 1, NULL FROM generate_series(1, 20000) g;
-    INSERT INTO ended SELECT g, g, g, g, 1, 1, 1 FROM generate_series(1, 20000) g;
+    INSERT INTO ended SELECT g, g, g, g, g % 20 + 1, 1, 1, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
+    INSERT INTO revision SELECT g / 2, 1, g % 2, 0, false, '', NULL, NULL, '' FROM generate_series(1, 20000) g;
+    INSERT INTO selection SELECT g, 1, 3, g, '1:1:', '' FROM generate_series(1, 20000) g;
+    INSERT INTO redrive SELECT g, g, g, CASE WHEN g > 19990 THEN g END, CASE WHEN g <= 19990 THEN g END, NULL, 1, 6, ''
+        FROM generate_series(1, 20000) g;
+    INSERT INTO redriven SELECT g, g % 10, g FROM generate_series(1, 20000) g;
+    INSERT INTO redrive_failure SELECT g % 10, g FROM generate_series(1, 20000) g;
     INSERT INTO dedupe SELECT g, g, g, g % 20 + 1, decode(md5(g::text), 'hex') FROM generate_series(1, 20000) g;
     INSERT INTO unique_key SELECT g, g, g, g % 20 + 1, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
     INSERT INTO keyed SELECT g, g % 20 + 1, convert_to('k' || g, 'UTF8') FROM generate_series(1, 20000) g;
     INSERT INTO expiring SELECT g, g FROM generate_series(1, 20000) g;
     INSERT INTO counter (queue_id, uid, epoch, stripe) SELECT 2 * (g % 20 + 1), g % 20 + 1, g, 1 FROM generate_series(1, 20000) g;
     INSERT INTO operation SELECT 'o' || g, 1, g, '' FROM generate_series(1, 20000) g;
-    INSERT INTO audit (at, seq, actor, action) SELECT g, g, '', '' FROM generate_series(1, 20000) g;
+    INSERT INTO audit (at, seq, redrive_id, actor, action) SELECT g, g, g % 10, '', '' FROM generate_series(1, 20000) g;
     INSERT INTO trash SELECT g, 1, 0, g FROM generate_series(1001, 1100) g;
     INSERT INTO commit_mark SELECT g, 0, 0, 1 FROM generate_series(1, 100) g;
     VACUUM ANALYZE;";
@@ -230,6 +347,21 @@ fn complaints(
     }
 }
 
+/// The indexes by which a plan reads a table.
+fn indexes_of<'p>(node: &'p Value, table: &str, found: &mut Vec<&'p str>) {
+    if node["Relation Name"] == table {
+        found.extend(node["Index Name"].as_str());
+    }
+    let below: Vec<&Value> = match node {
+        Value::Array(nodes) => nodes.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => Vec::new(),
+    };
+    for node in below {
+        indexes_of(node, table, found);
+    }
+}
+
 async fn check(connection: &mut PgConnection, state: &str) {
     let columns = "SELECT c.relname::text, pg_get_indexdef(i.indexrelid, 1, true) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid";
     let columns = sqlx::raw_sql(columns)
@@ -239,7 +371,8 @@ async fn check(connection: &mut PgConnection, state: &str) {
     let first_columns: HashMap<String, String> =
         columns.iter().map(|row| (row.get(0), row.get(1))).collect();
     let mut wrong = Vec::new();
-    for sql in ALL {
+    let families = FAMILIES.iter().flat_map(|family| family.iter());
+    for sql in ALL.iter().chain(families) {
         let plan = plan(connection, sql).await;
         let mut found = Vec::new();
         complaints(&plan, false, &first_columns, &mut found);
@@ -249,6 +382,14 @@ async fn check(connection: &mut PgConnection, state: &str) {
     }
     for sql in WHOLE_TABLES {
         plan(connection, sql).await;
+    }
+    for (sql, table, index) in only_one_will_do() {
+        let plan = plan(connection, sql).await;
+        let mut found = Vec::new();
+        indexes_of(&plan, table, &mut found);
+        if found.is_empty() || found.iter().any(|by| *by != index) {
+            wrong.push(format!("{}: {table} by {found:?}, not {index}", name(sql)));
+        }
     }
     assert!(wrong.is_empty(), "{state}:\n{}", wrong.join("\n"));
 }

@@ -120,7 +120,7 @@ impl Postgres {
     }
 
     /// Reads with one statement; repeats when a connection dies under it.
-    async fn rows_of(
+    pub(super) async fn rows_of(
         &self,
         query: impl Fn() -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments>,
     ) -> Result<Vec<PgRow>> {

@@ -39,6 +39,8 @@ pub(super) struct Spot {
     /// The row's address. Stays valid while the row is locked.
     pub(super) tid: String,
     pub(super) queue_id: i32,
+    /// The transaction that wrote the row of a dead letter: another one, another row.
+    pub(super) entered: Option<String>,
 }
 
 /// The tables that are states.
@@ -181,7 +183,7 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
             by_expiry: row.try_get(at + 15)?,
             edited: row.try_get(at + 16)?,
             error_code: row.try_get::<Option<&str>, _>(at + 17)?.map(Arc::from),
-            group: 0,
+            group: row.try_get(at + 18)?,
         })
     };
     let (table, place) = match code {
@@ -201,7 +203,7 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
         5 => (
             Table::Discarded,
             Place::Discarded(Discarded {
-                payload_kept: true,
+                payload_kept: row.try_get(at + 19)?,
                 discarded_at: row.try_get(at + 9)?,
                 dead: dead()?,
             }),
@@ -212,6 +214,7 @@ pub(super) fn place(row: &PgRow, at: usize) -> Result<Option<(Spot, Life, Place)
         table,
         tid: row.try_get(at + 1)?,
         queue_id: row.try_get(at + 2)?,
+        entered: row.try_get(at + 20)?,
     };
     Ok(Some((spot, life, place)))
 }

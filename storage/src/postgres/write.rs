@@ -6,12 +6,13 @@
 use super::Postgres;
 use super::drafts::{Drafts, Loaded};
 use super::fault::Fault;
+use super::revisions::FORGET_REVISIONS;
 use super::rows::{Table, rank, text};
 use crate::backend::Stir;
 use crate::model::{
-    Counts, Dead, Delivered, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, QueueUid,
+    Counts, Dead, Delivered, Discarded, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, QueueUid,
 };
-use crate::rules::{self, Message, Record};
+use crate::rules::{self, Message, Record, bulk};
 use sqlx::postgres::{PgConnection, PgQueryResult};
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,8 +29,12 @@ pub(super) struct Writes {
     lease: Vec<(i64, i32, i16, crate::model::Lease, Life)>,
     /// Leases that stay: address, end, and whether a completion is remembered.
     changed: Vec<(i64, String, Millis, bool)>,
-    dead: Vec<(i64, i32, i16, Dead, Life)>,
-    discarded: Vec<(i64, i32, i16, Millis, Dead, Life)>,
+    dead: Vec<DeadRow>,
+    discarded: Vec<(i64, i32, i16, Discarded, Life)>,
+    /// Messages that had been redriven and died, and whether that is a failure of the redrive.
+    died_again: Vec<(i64, bool)>,
+    /// Messages that are gone and may have revisions.
+    unrevised: Vec<i64>,
     put: Vec<(i64, Delivered)>,
     dropped: Vec<(i64, i32)>,
     completed: Vec<(i64, i32, Option<String>)>,
@@ -48,6 +53,16 @@ pub(super) struct Writes {
     /// Rows put into `ready`: queue, rank and time, for the scan floors.
     put_back: Vec<(i32, i16, Millis)>,
     pub(super) stir: Stir,
+}
+
+struct DeadRow {
+    seq: i64,
+    queue_id: i32,
+    rank: i16,
+    dead: Dead,
+    life: Life,
+    published_at: Millis,
+    key: Option<Vec<u8>>,
 }
 
 struct EndedRow {
@@ -203,6 +218,11 @@ impl Writes {
         }
         if after.is_none() {
             self.gone.push(seq);
+            // Only a dead letter can be edited, and only a redrive makes it another thing than dead or discarded.
+            let was_dead = matches!(before.place, Place::Dead(_) | Place::Discarded(_));
+            if was_dead || before.life.redrives > 0 {
+                self.unrevised.push(seq);
+            }
             if before.completion.is_some() {
                 self.uncompleted.push(seq);
             }
@@ -287,18 +307,25 @@ impl Writes {
                     .push((seq, known.live_id, rank, lease.clone(), life));
                 self.stir.add_due(lease.expires_at);
             }
-            Place::Dead(dead) => self
-                .dead
-                .push((seq, known.dead_id, rank, dead.clone(), life)),
-            Place::Discarded(d) => {
-                self.discarded.push((
+            Place::Dead(dead) => {
+                let envelope = &row.envelope;
+                let was_alive = !matches!(before.place, Place::Dead(_) | Place::Discarded(_));
+                if was_alive && life.redrives > 0 {
+                    self.died_again.push((seq, bulk::is_failure(dead.reason)));
+                }
+                self.dead.push(DeadRow {
                     seq,
-                    known.dead_id,
+                    queue_id: known.dead_id,
                     rank,
-                    d.discarded_at,
-                    d.dead.clone(),
+                    dead: dead.clone(),
                     life,
-                ));
+                    published_at: envelope.created_at,
+                    key: envelope.key.as_deref().map(|k| k.as_bytes().to_vec()),
+                });
+            }
+            Place::Discarded(d) => {
+                self.discarded
+                    .push((seq, known.dead_id, rank, d.clone(), life));
             }
         }
     }
@@ -377,15 +404,23 @@ WHERE ctid = ANY($4::text[]::tid[])";
 
 pub(super) const ENTER_DEAD: &str = "-- enter dead
 INSERT INTO dead (seq, queue_id, rank, died_at, fence, attempts, expirations, releases, redrives,
-    reason, bound, by_expiry, edited, error_code)
+    reason, bound, by_expiry, edited, error_code, group_id, published_at, key)
 SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[],
-    $9::int[], $10::smallint[], $11::smallint[], $12::boolean[], $13::boolean[], $14::text[])";
+    $9::int[], $10::smallint[], $11::smallint[], $12::boolean[], $13::boolean[], $14::text[], $15::bigint[], $16::bigint[],
+    $17::bytea[])";
 
 pub(super) const ENTER_DISCARDED: &str = "-- enter discarded
 INSERT INTO discarded (seq, queue_id, rank, discarded_at, fence, attempts, expirations, releases, redrives,
-    reason, bound, by_expiry, edited, error_code, died_at)
+    reason, bound, by_expiry, edited, error_code, group_id, died_at, payload_kept)
 SELECT * FROM unnest($1::bigint[], $2::int[], $3::smallint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[],
-    $9::int[], $10::smallint[], $11::smallint[], $12::boolean[], $13::boolean[], $14::text[], $15::bigint[])";
+    $9::int[], $10::smallint[], $11::smallint[], $12::boolean[], $13::boolean[], $14::text[], $15::bigint[], $16::bigint[],
+    $17::boolean[])";
+
+// A redriven message that dies is watched no more; how it died says whether it counts.
+pub(super) const DIED_AGAIN: &str = "-- died again
+WITH r AS (DELETE FROM redriven WHERE seq = ANY($1::bigint[]) RETURNING seq, redrive_id, place)
+INSERT INTO redrive_failure (redrive_id, place)
+SELECT redrive_id, place FROM r WHERE ($2::boolean[])[array_position($1::bigint[], seq)] ON CONFLICT DO NOTHING";
 
 pub(super) const PUT_DELIVERY: &str = "-- put delivery
 INSERT INTO delivery (seq, fence, attempt, leased_at, ended_at, cause, late, truncated, worker, code, detail)
@@ -554,6 +589,12 @@ impl Postgres {
                 .await?;
             all(&result, w.gone.len(), "a message")?;
         }
+        if !w.unrevised.is_empty() {
+            sqlx::query(FORGET_REVISIONS)
+                .bind(&w.unrevised)
+                .execute(&mut *connection)
+                .await?;
+        }
         names(connection, w).await?;
         count(connection, &w.deltas, stripe, now).await?;
         for (uid, rank, available_at) in &w.put_back {
@@ -620,20 +661,32 @@ async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), F
     if !w.dead.is_empty() {
         let rows = &w.dead;
         sqlx::query(ENTER_DEAD)
-            .bind(column(rows, |r| r.0))
-            .bind(column(rows, |r| r.1))
-            .bind(column(rows, |r| r.2))
-            .bind(column(rows, |r| r.3.died_at))
-            .bind(column(rows, |r| r.4.fence))
-            .bind(column(rows, |r| r.4.attempts))
-            .bind(column(rows, |r| r.4.expirations))
-            .bind(column(rows, |r| r.4.releases))
-            .bind(column(rows, |r| r.4.redrives))
-            .bind(column(rows, |r| r.3.reason.code()))
-            .bind(column(rows, |r| r.3.limit.map(crate::model::Limit::code)))
-            .bind(column(rows, |r| r.3.by_expiry))
-            .bind(column(rows, |r| r.3.edited))
-            .bind(column(rows, |r| r.3.error_code.as_deref().map(text)))
+            .bind(column(rows, |r| r.seq))
+            .bind(column(rows, |r| r.queue_id))
+            .bind(column(rows, |r| r.rank))
+            .bind(column(rows, |r| r.dead.died_at))
+            .bind(column(rows, |r| r.life.fence))
+            .bind(column(rows, |r| r.life.attempts))
+            .bind(column(rows, |r| r.life.expirations))
+            .bind(column(rows, |r| r.life.releases))
+            .bind(column(rows, |r| r.life.redrives))
+            .bind(column(rows, |r| r.dead.reason.code()))
+            .bind(column(rows, |r| {
+                r.dead.limit.map(crate::model::Limit::code)
+            }))
+            .bind(column(rows, |r| r.dead.by_expiry))
+            .bind(column(rows, |r| r.dead.edited))
+            .bind(column(rows, |r| r.dead.error_code.as_deref().map(text)))
+            .bind(column(rows, |r| r.dead.group))
+            .bind(column(rows, |r| r.published_at))
+            .bind(column(rows, |r| r.key.clone()))
+            .execute(&mut *connection)
+            .await?;
+    }
+    if !w.died_again.is_empty() {
+        sqlx::query(DIED_AGAIN)
+            .bind(column(&w.died_again, |r| r.0))
+            .bind(column(&w.died_again, |r| r.1))
             .execute(&mut *connection)
             .await?;
     }
@@ -643,18 +696,22 @@ async fn enter_states(connection: &mut PgConnection, w: &Writes) -> Result<(), F
             .bind(column(rows, |r| r.0))
             .bind(column(rows, |r| r.1))
             .bind(column(rows, |r| r.2))
-            .bind(column(rows, |r| r.3))
-            .bind(column(rows, |r| r.5.fence))
-            .bind(column(rows, |r| r.5.attempts))
-            .bind(column(rows, |r| r.5.expirations))
-            .bind(column(rows, |r| r.5.releases))
-            .bind(column(rows, |r| r.5.redrives))
-            .bind(column(rows, |r| r.4.reason.code()))
-            .bind(column(rows, |r| r.4.limit.map(crate::model::Limit::code)))
-            .bind(column(rows, |r| r.4.by_expiry))
-            .bind(column(rows, |r| r.4.edited))
-            .bind(column(rows, |r| r.4.error_code.as_deref().map(text)))
-            .bind(column(rows, |r| r.4.died_at))
+            .bind(column(rows, |r| r.3.discarded_at))
+            .bind(column(rows, |r| r.4.fence))
+            .bind(column(rows, |r| r.4.attempts))
+            .bind(column(rows, |r| r.4.expirations))
+            .bind(column(rows, |r| r.4.releases))
+            .bind(column(rows, |r| r.4.redrives))
+            .bind(column(rows, |r| r.3.dead.reason.code()))
+            .bind(column(rows, |r| {
+                r.3.dead.limit.map(crate::model::Limit::code)
+            }))
+            .bind(column(rows, |r| r.3.dead.by_expiry))
+            .bind(column(rows, |r| r.3.dead.edited))
+            .bind(column(rows, |r| r.3.dead.error_code.as_deref().map(text)))
+            .bind(column(rows, |r| r.3.dead.group))
+            .bind(column(rows, |r| r.3.dead.died_at))
+            .bind(column(rows, |r| r.3.payload_kept))
             .execute(&mut *connection)
             .await?;
     }

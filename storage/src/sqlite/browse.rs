@@ -2,9 +2,11 @@
 
 use super::drafts::{self, Incarnations};
 use super::rows::failed;
+use super::{audit, revisions};
 use crate::backend::{Browse, Cursor, Detail, Listed, Page};
 use crate::error::Result;
 use crate::model::{End, Ended, MessageId, Place, QueueUid, State};
+use crate::rules::Message;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
@@ -142,17 +144,22 @@ fn listed(sql: &Connection, own: Incarnations, id: MessageId) -> Result<Option<L
 
 /// Everything about one message.
 pub(super) fn detail(sql: &Connection, id: MessageId) -> Result<Option<Detail>> {
-    const DECISIONS: &str = "-- decisions
-        SELECT at, actor, action, justification FROM audit WHERE seq = ? ORDER BY id";
     let Some(loaded) = drafts::load(sql, |uid| incarnations(sql, uid), id)? else {
         return Ok(None);
     };
-    let payload: Option<Vec<u8>> = match &loaded.draft.message {
+    let message = loaded.draft.message.as_ref();
+    let kept =
+        |message: &&Message| !matches!(&message.place, Place::Discarded(d) if !d.payload_kept);
+    let payload: Option<Vec<u8>> = match message.filter(kept) {
         Some(_) => sql
             .prepare_cached("SELECT payload FROM message WHERE seq = ?")
             .and_then(|mut s| s.query_row([id.0], |r| r.get(0)).optional())
             .map_err(failed)?,
         None => None,
+    };
+    let revisions = match message {
+        Some(_) => revisions::of_message(sql, id)?,
+        None => Vec::new(),
     };
     let key: Option<String> = match &loaded.draft.message {
         Some(message) => message.envelope.key.as_deref().map(str::to_owned),
@@ -177,8 +184,8 @@ pub(super) fn detail(sql: &Connection, id: MessageId) -> Result<Option<Detail>> 
         ended: discarded.or(loaded.draft.ended),
         payload: payload.map(Bytes::from),
         deliveries: loaded.draft.history,
-        decisions: Vec::new(),
-        revisions: Vec::new(),
+        decisions: audit::of_message(sql, id)?,
+        revisions,
         key: key.map(Arc::from),
     }))
 }

@@ -261,7 +261,7 @@ fn state_row(
         return Ok(found);
     }
     let text = format!(
-        "-- place: discarded\nSELECT queue_id, {LIFE}, {DEAD}, discarded_at FROM discarded WHERE seq = ?"
+        "-- place: discarded\nSELECT queue_id, {LIFE}, {DEAD}, discarded_at, payload_kept FROM discarded WHERE seq = ?"
     );
     sql.prepare_cached(&text)?
         .query_row([id.0], row(|r| rows::discarded(r, 6)))

@@ -1,10 +1,12 @@
 //! API keys.
 
+use super::audit::{self, On};
 use super::rows::failed;
 use super::writer::Writer;
-use crate::backend::KeyRecord;
+use crate::backend::{Call, KeyRecord};
 use crate::error::{Result, StoreError};
 use crate::model::Millis;
+use crate::rules::trail::Trail;
 use rusqlite::{Connection, params};
 use std::sync::Arc;
 
@@ -44,10 +46,16 @@ pub(super) fn all(sql: &Connection) -> Result<Vec<KeyRecord>> {
 }
 
 impl Writer {
-    pub(super) fn add_key(&mut self, key: &KeyRecord, only_first: bool) -> Result<bool> {
+    pub(super) fn add_key(
+        &mut self,
+        call: &Call,
+        key: &KeyRecord,
+        only_first: bool,
+    ) -> Result<bool> {
         const SQL: &str = "-- add key; with ?7 only when there is none
             INSERT INTO api_key (id, secret_hash, description, scope, created_at, revoked_at)
-            SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT ?7 OR NOT EXISTS (SELECT 1 FROM api_key)";
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT ?7 OR NOT EXISTS (SELECT 1 FROM api_key)
+            ON CONFLICT DO NOTHING";
         let (stored, _, _) = self.transact(None, |cycle| {
             let values = params![
                 &*key.id,
@@ -58,25 +66,40 @@ impl Writer {
                 key.revoked_at,
                 only_first
             ];
-            cycle
+            let stored = cycle
                 .sql
                 .prepare_cached(SQL)
                 .and_then(|mut s| s.execute(values))
-                .map_err(failed)
+                .map_err(failed)?;
+            if stored == 1 {
+                let trail = Trail::key_created(key);
+                audit::write(cycle, call, "create_key", On::default(), &trail)?;
+            }
+            Ok(stored)
         })?;
         Ok(stored == 1)
     }
 
-    pub(super) fn revoke_key(&mut self, id: &str, now: Option<Millis>) -> Result<bool> {
+    pub(super) fn revoke_key(
+        &mut self,
+        call: &Call,
+        id: &str,
+        now: Option<Millis>,
+    ) -> Result<bool> {
         const SQL: &str =
             "-- revoke key\nUPDATE api_key SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL";
         let (revoked, _, _) = self.transact(now, |cycle| {
             let values = params![cycle.now, id];
-            cycle
+            let revoked = cycle
                 .sql
                 .prepare_cached(SQL)
                 .and_then(|mut s| s.execute(values))
-                .map_err(failed)
+                .map_err(failed)?;
+            if revoked == 1 {
+                let trail = Trail::key_revoked(id);
+                audit::write(cycle, call, "revoke_key", On::default(), &trail)?;
+            }
+            Ok(revoked)
         })?;
         Ok(revoked == 1)
     }

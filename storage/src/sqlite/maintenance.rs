@@ -1,12 +1,11 @@
-//! Background work in small steps: purged incarnations, memories that are over, dead-letter retention, checkpoints.
+//! Background work in small steps: purged incarnations, request ids, checkpoints; and what is in [`super::forget`].
 
 use super::rows::failed;
 use super::writer::{Cycle, Writer};
-use super::{Inner, connect, operate, publish};
+use super::{Inner, connect, forget, publish};
+use crate::backend::Keep;
 use crate::error::{Result, StoreError};
-use crate::model::{
-    Counts, DISCARD_UNDO_MS, End, Ended, MessageId, Millis, OPERATION_MEMORY_MS, QueueUid,
-};
+use crate::model::{Counts, End, Ended, MessageId, Millis, QueueUid};
 use crate::rules;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::path::Path;
@@ -27,14 +26,12 @@ const LOOK: Duration = Duration::from_millis(100);
 
 impl Writer {
     /// One step of everything; a transaction that found nothing to write costs no fsync. `true`: there is more to do now.
-    pub(super) fn maintain(&mut self, now: Option<Millis>) -> Result<bool> {
+    pub(super) fn maintain(&mut self, keep: Keep, now: Option<Millis>) -> Result<bool> {
         let now = self.catch_up(now)?;
         let moving = self.move_young_ids(now)?;
         let (more, _, _) = self.transact(Some(now), |cycle| {
             let mut more = clear_trash(cycle)?;
-            more |= expire_dead(cycle)?;
-            more |= forget_discarded(cycle)?;
-            more |= forget_ends(cycle)?;
+            more |= forget::step(cycle, keep)?;
             sweep_request_ids(cycle)?;
             Ok(more || moving)
         })?;
@@ -74,9 +71,11 @@ pub(super) fn clear(cycle: &mut Cycle<'_>, id: MessageId, at: Millis) -> Result<
 
 /// Clears a step of the oldest purged incarnation; when it is empty, folds its numbers into the present one.
 fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
+    const OLDEST: &str = "-- oldest trash
+        SELECT id, uid, kind, since FROM trash ORDER BY since, id LIMIT 1";
     let oldest: Option<(i64, i32, i64, Millis)> = cycle
         .sql
-        .prepare_cached("SELECT id, uid, kind, since FROM trash ORDER BY since, id LIMIT 1")
+        .prepare_cached(OLDEST)
         .and_then(|mut s| {
             s.query_row([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
                 .optional()
@@ -98,7 +97,10 @@ fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
             "dead" => "queue_id, died_at, seq",
             _ => "seq",
         };
-        let text = format!("-- clear {table}\nSELECT seq FROM {table} WHERE queue_id = ? LIMIT ?");
+        // Both statements must mean the same rows, whatever index they go by.
+        let text = format!(
+            "-- clear {table}\nSELECT seq FROM {table} WHERE queue_id = ? ORDER BY {order} LIMIT ?"
+        );
         let found: Vec<MessageId> = cycle
             .sql
             .prepare_cached(&text)
@@ -112,7 +114,7 @@ fn clear_trash(cycle: &mut Cycle<'_>) -> Result<bool> {
         }
         let text = format!(
             "-- clear {table} rows\nDELETE FROM {table} WHERE ({order}) IN
-             (SELECT {order} FROM {table} WHERE queue_id = ? LIMIT ?)"
+             (SELECT {order} FROM {table} WHERE queue_id = ? ORDER BY {order} LIMIT ?)"
         );
         if !found.is_empty() {
             cycle
@@ -167,106 +169,6 @@ fn negative(counts: &Counts) -> Counts {
         delivered: -counts.delivered,
         redriven: -counts.redriven,
     }
-}
-
-/// Ends dead letters past the retention of their queue.
-fn expire_dead(cycle: &mut Cycle<'_>) -> Result<bool> {
-    const SQL: &str = "-- dead-letter retention
-        SELECT seq FROM dead WHERE queue_id = ? AND died_at <= ? ORDER BY died_at, seq LIMIT ?";
-    let bounded: Vec<_> = cycle
-        .known
-        .queues
-        .values()
-        .filter_map(|q| {
-            q.policy
-                .dead_letter_retention_ms
-                .map(|kept| (q.clone(), cycle.now - kept))
-        })
-        .collect();
-    let mut more = false;
-    for (queue, until) in bounded {
-        let over: Vec<MessageId> = cycle
-            .sql
-            .prepare_cached(SQL)
-            .and_then(|mut s| {
-                s.query_map(params![queue.dead_id, until, STEP], |r| {
-                    r.get(0).map(MessageId)
-                })?
-                .collect()
-            })
-            .map_err(failed)?;
-        more |= over.len() == STEP as usize;
-        for id in over {
-            let Some(mut loaded) = cycle.load(id)? else {
-                continue;
-            };
-            if rules::operate::expire_dead(&mut loaded.draft, &queue.policy, cycle.now) {
-                cycle.write(&loaded)?;
-                operate::audit(
-                    cycle,
-                    "policy",
-                    End::DeadLetterExpired.as_str(),
-                    Some(queue.uid),
-                    Some(id),
-                    None,
-                )?;
-            }
-        }
-    }
-    Ok(more)
-}
-
-/// Drops the payload of dead letters that were discarded long ago; the record of the end stays.
-fn forget_discarded(cycle: &mut Cycle<'_>) -> Result<bool> {
-    const SQL: &str =
-        "-- discarded, undo over\nSELECT seq FROM discarded WHERE discarded_at <= ? LIMIT ?";
-    let over: Vec<MessageId> = cycle
-        .sql
-        .prepare_cached(SQL)
-        .and_then(|mut s| {
-            s.query_map(params![cycle.now - DISCARD_UNDO_MS, STEP], |r| {
-                r.get(0).map(MessageId)
-            })?
-            .collect()
-        })
-        .map_err(failed)?;
-    let more = over.len() == STEP as usize;
-    for id in over {
-        let Some(mut loaded) = cycle.load(id)? else {
-            continue;
-        };
-        rules::operate::forget_discarded(&mut loaded.draft);
-        cycle.write(&loaded)?;
-    }
-    Ok(more)
-}
-
-/// Drops memories that are over: records of ends with their histories, keys, answers to operators.
-fn forget_ends(cycle: &mut Cycle<'_>) -> Result<bool> {
-    const HISTORY: &str = "-- ends over: histories
-        DELETE FROM delivery WHERE seq IN (SELECT seq FROM ended WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
-    const ENDS: &str = "-- ends over
-        DELETE FROM ended WHERE seq IN (SELECT seq FROM ended WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
-    const KEYS: &str = "-- keys over
-        DELETE FROM unique_key WHERE (uid, key) IN
-            (SELECT uid, key FROM unique_key WHERE keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
-    const ANSWERS: &str = "-- answers over
-        DELETE FROM operation WHERE request_id IN (SELECT request_id FROM operation WHERE at <= ?1 ORDER BY at LIMIT ?2)";
-    let mut more = false;
-    for (sql, until) in [
-        (HISTORY, cycle.now),
-        (ENDS, cycle.now),
-        (KEYS, cycle.now),
-        (ANSWERS, cycle.now - OPERATION_MEMORY_MS),
-    ] {
-        let gone = cycle
-            .sql
-            .prepare_cached(sql)
-            .and_then(|mut s| s.execute(params![until, STEP]))
-            .map_err(failed)?;
-        more |= gone >= STEP as usize && sql != HISTORY;
-    }
-    Ok(more)
 }
 
 /// Walks the request ids with a cursor and drops those that are free. A free one that is still there does no harm: publish

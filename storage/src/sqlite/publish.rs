@@ -279,11 +279,13 @@ fn store(
     })
 }
 
-/// Whether a row of `dedupe` still names a message that is there; used by the sweep.
+/// Whether a row of `dedupe` still names a message that is there and not discarded; used by the sweep.
 pub(super) fn message_exists(cycle: &Cycle<'_>, seq: i64) -> Result<bool> {
+    const SQL: &str = "-- does a message still hold its request id
+        SELECT 1 FROM message WHERE seq = ?1 AND NOT EXISTS (SELECT 1 FROM discarded WHERE seq = ?1)";
     cycle
         .sql
-        .prepare_cached("SELECT 1 FROM message WHERE seq = ?")
+        .prepare_cached(SQL)
         .and_then(|mut s| s.query_row([seq], |_| Ok(())).optional())
         .map(|found| found.is_some())
         .map_err(failed)

@@ -194,6 +194,20 @@ impl Cycle<'_> {
         Ok(())
     }
 
+    /// Claims an id that nobody has for a message that is not new. It goes into the index at once: a move takes ids by the
+    /// number of their message, and may have passed this one.
+    pub(super) fn claim_old_request_id(&self, id: Id, taken: Taken) -> Result<()> {
+        const SQL: &str = "-- claim the request id of an old message
+            INSERT INTO dedupe (uid, digest, seq, fingerprint, kept_from) VALUES (?, ?, ?, ?, ?)";
+        let (uid, digest) = (id.0.0, &id.1[..]);
+        let values = params![uid, digest, taken.seq, taken.fingerprint, taken.kept_from];
+        self.sql
+            .prepare_cached(SQL)
+            .and_then(|mut s| s.execute(values))
+            .map(|_| ())
+            .map_err(failed)
+    }
+
     /// Lets go of an id that `seq` has.
     pub(super) fn release_request_id(&mut self, id: Id, seq: i64) -> Result<()> {
         let young = "DELETE FROM dedupe_young WHERE seq = ?";

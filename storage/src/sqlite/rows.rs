@@ -103,7 +103,7 @@ pub(super) fn lease(row: &Row<'_>, at: usize) -> rusqlite::Result<Place> {
 }
 
 /// Columns of `dead` and `discarded` after `queue_id` and [`LIFE`].
-pub(super) const DEAD: &str = "died_at, reason, bound, by_expiry, edited, error_code";
+pub(super) const DEAD: &str = "died_at, reason, bound, by_expiry, edited, error_code, group_id";
 
 /// Reads [`DEAD`], beginning at `at`.
 pub(super) fn dead(row: &Row<'_>, at: usize) -> rusqlite::Result<Dead> {
@@ -117,16 +117,16 @@ pub(super) fn dead(row: &Row<'_>, at: usize) -> rusqlite::Result<Dead> {
         by_expiry: row.get(at + 3)?,
         edited: row.get(at + 4)?,
         error_code: row.get_ref(at + 5)?.as_str_or_null()?.map(Arc::from),
-        group: 0,
+        group: row.get(at + 6)?,
     })
 }
 
-/// A discarded place: [`dead`] and when it was discarded.
+/// A discarded place: [`dead`], when it was discarded, and whether its payload is kept.
 pub(super) fn discarded(row: &Row<'_>, at: usize) -> rusqlite::Result<Place> {
     Ok(Place::Discarded(Discarded {
-        payload_kept: true,
         dead: dead(row, at)?,
-        discarded_at: row.get(at + 6)?,
+        discarded_at: row.get(at + 7)?,
+        payload_kept: row.get(at + 8)?,
     }))
 }
 
@@ -165,7 +165,12 @@ pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<Ended> {
     })
 }
 
-fn coded<T>(index: usize, code: i16, from: impl Fn(i16) -> Option<T>) -> rusqlite::Result<T> {
+/// A stored code as what it stands for; `index` is its column.
+pub(super) fn coded<T>(
+    index: usize,
+    code: i16,
+    from: impl Fn(i16) -> Option<T>,
+) -> rusqlite::Result<T> {
     from(code).ok_or(rusqlite::Error::IntegralValueOutOfRange(
         index,
         i64::from(code),

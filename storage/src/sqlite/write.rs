@@ -1,11 +1,12 @@
-//! Write the difference between a message as it was loaded and what the rules made of it.
+//! Write the difference between a message as it was loaded and what the rules made of it: here the rows that say where it is, in
+//! [`super::ends`] its history and its end.
 
 use super::drafts::{Incarnations, Loaded};
-use super::rows::{DEAD, failed};
-use super::writer::{Cycle, QueueRow};
+use super::rows::{DEAD, LIFE, failed};
+use super::writer::Cycle;
 use crate::error::Result;
-use crate::model::{Counts, Dead, Ended, HISTORY_HEAD, HISTORY_TAIL, Life, Millis, Place, Policy};
-use crate::rules::{self, Draft, Message, Record};
+use crate::model::{Counts, Dead, Discarded, Life, Limit, Millis, Place};
+use crate::rules::{self, Message};
 use rusqlite::params;
 
 impl Cycle<'_> {
@@ -87,8 +88,19 @@ impl Cycle<'_> {
             self.due_at(lease.expires_at);
             return Ok(());
         }
+        // Written again, a dead letter would leave the selections that it is in.
+        if (&before.place, before.life) == (&after.place, after.life) {
+            return Ok(());
+        }
         self.delete_row(own, before)?;
-        self.insert_row(own, after)
+        self.insert_row(own, after)?;
+        match (&before.place, &after.place) {
+            (Place::Dead(_) | Place::Discarded(_), _) => Ok(()),
+            (_, Place::Dead(dead)) if after.life.redrives > 0 => {
+                self.died_again(after.envelope.id, dead.reason)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Removes the row that says where the message is.
@@ -188,65 +200,78 @@ impl Cycle<'_> {
                 ])?;
                 self.due_at(lease.expires_at);
             }
-            Place::Dead(dead) => self.insert_dead("dead", own, message, dead, None)?,
-            Place::Discarded(d) => {
-                self.insert_dead("discarded", own, message, &d.dead, Some(d.discarded_at))?;
-            }
+            Place::Dead(dead) => self.insert_dead(own, message, dead)?,
+            Place::Discarded(discarded) => self.insert_discarded(own, message, discarded)?,
         }
         Ok(())
     }
 
+    /// The row belongs to the selections that are made from now on.
     fn insert_dead(
         &self,
-        table: &str,
         own: Incarnations,
         message: &Message,
         dead: &Dead,
-        discarded_at: Option<Millis>,
     ) -> rusqlite::Result<()> {
-        let (column, value) = if discarded_at.is_some() {
-            (", discarded_at", ", ?")
-        } else {
-            ("", "")
-        };
         let text = format!(
-            "-- into {table}\nINSERT INTO {table} (queue_id, seq, rank, fence, attempts, expirations, releases, redrives,
-             {DEAD}{column}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?{value})"
+            "-- into dead\nINSERT INTO dead (queue_id, seq, rank, {LIFE}, {DEAD}, key, published_at, generation)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         );
-        let Life {
-            fence,
-            attempts,
-            expirations,
-            releases,
-            redrives,
-        } = message.life;
-        let rank = 9 - message.envelope.priority;
-        let limit = dead.limit.map(crate::model::Limit::code);
-        let mut values: Vec<&dyn rusqlite::ToSql> = vec![
-            &own.dead_id,
-            &message.envelope.id.0,
-            &rank,
-            &fence,
-            &attempts,
-        ];
-        let code = dead.error_code.as_deref();
-        let reason = dead.reason.code();
-        values.extend([
-            &expirations as &dyn rusqlite::ToSql,
-            &releases,
-            &redrives,
-            &dead.died_at,
-            &reason,
-            &limit,
-        ]);
-        values.extend([&dead.by_expiry as &dyn rusqlite::ToSql, &dead.edited, &code]);
-        if let Some(at) = &discarded_at {
-            values.push(at);
-        }
-        self.sql
-            .prepare_cached(&text)?
-            .execute(values.as_slice())
-            .map(|_| ())
+        let (life, envelope) = (message.life, &message.envelope);
+        self.sql.prepare_cached(&text)?.execute(params![
+            own.dead_id,
+            envelope.id.0,
+            9 - envelope.priority,
+            life.fence,
+            life.attempts,
+            life.expirations,
+            life.releases,
+            life.redrives,
+            dead.died_at,
+            dead.reason.code(),
+            dead.limit.map(Limit::code),
+            dead.by_expiry,
+            dead.edited,
+            dead.error_code.as_deref(),
+            dead.group,
+            envelope.key.as_deref(),
+            envelope.created_at,
+            self.known.generation
+        ])?;
+        Ok(())
+    }
+
+    fn insert_discarded(
+        &self,
+        own: Incarnations,
+        message: &Message,
+        discarded: &Discarded,
+    ) -> rusqlite::Result<()> {
+        let text = format!(
+            "-- into discarded\nINSERT INTO discarded (queue_id, seq, rank, {LIFE}, {DEAD}, discarded_at, payload_kept)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        );
+        let (life, dead) = (message.life, &discarded.dead);
+        self.sql.prepare_cached(&text)?.execute(params![
+            own.dead_id,
+            message.envelope.id.0,
+            9 - message.envelope.priority,
+            life.fence,
+            life.attempts,
+            life.expirations,
+            life.releases,
+            life.redrives,
+            dead.died_at,
+            dead.reason.code(),
+            dead.limit.map(Limit::code),
+            dead.by_expiry,
+            dead.edited,
+            dead.error_code.as_deref(),
+            dead.group,
+            discarded.discarded_at,
+            discarded.payload_kept
+        ])?;
+        Ok(())
     }
 
     /// A waiting message with an `expires_at` is in the list that the sweep reads; a leased one need not be.
@@ -271,135 +296,6 @@ impl Cycle<'_> {
                 .execute(params![id, completion.fence, completion.outcome.as_deref()])?,
             None => self.sql.prepare_cached("DELETE FROM completion WHERE seq = ?")?.execute([id])?,
         };
-        Ok(())
-    }
-
-    fn write_records(
-        &self,
-        before: &Message,
-        draft: &Draft,
-        policy: &Policy,
-    ) -> rusqlite::Result<()> {
-        let (id, fence) = (before.envelope.id, before.life.fence);
-        // An end that is not remembered leaves no history.
-        let forgotten = |e: &Ended| !rules::remembers_end(&before.envelope, fence, e, policy);
-        let plain = draft.message.is_none() && draft.ended.as_ref().is_some_and(forgotten);
-        for record in &draft.records {
-            match record {
-                Record::Put(d) if plain && d.cause == crate::model::Cause::Ack && !d.late => {}
-                Record::Put(d) => {
-                    let sql = "-- history, put\nINSERT INTO delivery (seq, fence, attempt, leased_at, ended_at, cause, late,
-                        worker, code, detail, truncated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                        ON CONFLICT (seq, fence) DO UPDATE SET attempt = excluded.attempt, ended_at = excluded.ended_at,
-                            cause = excluded.cause, late = excluded.late, code = excluded.code,
-                            detail = excluded.detail, truncated = excluded.truncated";
-                    self.sql.prepare_cached(sql)?.execute(params![
-                        id.0,
-                        d.fence,
-                        d.attempt,
-                        d.leased_at,
-                        d.ended_at,
-                        d.cause.code(),
-                        d.late,
-                        d.worker.as_deref(),
-                        d.failure.code.as_deref(),
-                        d.failure.detail.as_deref(),
-                        d.failure.truncated
-                    ])?;
-                    if d.fence > HISTORY_HEAD + HISTORY_TAIL {
-                        self.sql
-                            .prepare_cached("-- history, cut\nDELETE FROM delivery WHERE seq = ? AND fence > ? AND fence <= ?")?
-                            .execute(params![id.0, HISTORY_HEAD, d.fence - HISTORY_TAIL])?;
-                    }
-                }
-                Record::Drop(fence) => {
-                    let sql = "-- history, drop\nDELETE FROM delivery WHERE seq = ? AND fence = ?";
-                    self.sql
-                        .prepare_cached(sql)?
-                        .execute(params![id.0, fence])?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the end of a message: what is remembered of it, and what goes with it.
-    pub(super) fn write_end(
-        &mut self,
-        loaded: &Loaded,
-        before: &Message,
-        ended: &Ended,
-        queue: &QueueRow,
-    ) -> rusqlite::Result<()> {
-        let envelope = &before.envelope;
-        let id = envelope.id.0;
-        let kept_until = rules::end_kept_until(envelope, ended.at, &queue.policy);
-        let remembered = rules::remembers_end(envelope, before.life.fence, ended, &queue.policy);
-        if remembered {
-            let sql = "-- ended\nINSERT INTO ended (seq, uid, how, at, published_at, fence, key, outcome, keep_until)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
-            self.sql.prepare_cached(sql)?.execute(params![
-                id,
-                envelope.queue.0,
-                ended.end.code(),
-                ended.at,
-                envelope.created_at,
-                ended.fence,
-                envelope.key.as_deref(),
-                ended.outcome.as_deref(),
-                kept_until
-            ])?;
-        } else if before.life.fence > 1 || !loaded.draft.records.is_empty() {
-            self.sql
-                .prepare_cached("DELETE FROM delivery WHERE seq = ?")?
-                .execute([id])?;
-        }
-        self.sql
-            .prepare_cached("DELETE FROM message WHERE seq = ?")?
-            .execute([id])?;
-        if before.completion.is_some() {
-            self.sql
-                .prepare_cached("DELETE FROM completion WHERE seq = ?")?
-                .execute([id])?;
-        }
-        if let Some(at) = before.expires_at {
-            let sql = "DELETE FROM expiring WHERE expires_at = ? AND seq = ?";
-            self.sql.prepare_cached(sql)?.execute(params![at, id])?;
-        }
-        if let Some(key) = &envelope.key {
-            let values = params![envelope.queue.0, &**key, id];
-            self.sql
-                .prepare_cached("DELETE FROM keyed WHERE uid = ? AND key = ? AND seq = ?")?
-                .execute(values)?;
-        }
-        if !matches!(before.place, Place::Discarded(_)) {
-            self.free_ids(loaded, before, ended.at, queue)?;
-        }
-        Ok(())
-    }
-
-    /// Starts the time after which the request id and the key of a message that left are free again.
-    fn free_ids(
-        &mut self,
-        loaded: &Loaded,
-        message: &Message,
-        ended_at: Millis,
-        queue: &QueueRow,
-    ) -> rusqlite::Result<()> {
-        let envelope = &message.envelope;
-        let (uid, id) = (envelope.queue.0, envelope.id.0);
-        if let Some(key) = envelope.key.as_deref() {
-            let sql = "UPDATE unique_key SET keep_until = ? WHERE uid = ? AND key = ? AND seq = ?";
-            let values = params![rules::key_kept_until(ended_at, &queue.policy), uid, key, id];
-            self.sql.prepare_cached(sql)?.execute(values)?;
-        }
-        let window = queue.policy.dedupe_window_ms;
-        let kept_from = rules::request_id_kept_from(envelope.created_at, ended_at, window);
-        // Mostly the row's own time keeps the id long enough.
-        let digest = loaded.digest.as_deref().and_then(|d| d.try_into().ok());
-        if let Some(digest) = digest.filter(|_| kept_from != envelope.created_at) {
-            self.keep_request_id((envelope.queue, digest), id, kept_from)?;
-        }
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::request_ids::{Id, Taken, Young};
 use super::rows::failed;
-use super::{due, publish, queues, receive, settle};
+use super::{audit, due, publish, queues, receive, selections, settle};
 use crate::backend::{Batch, BatchOutcome, Facts, Moved, Stir};
 use crate::clock::Monotone;
 use crate::error::{Result, StoreError};
@@ -51,6 +51,10 @@ pub(super) struct Known {
     pub(super) next_due: Millis,
     pub(super) young: Young,
     pub(super) dedupe_cursor: Option<(QueueUid, Vec<u8>)>,
+    /// How far the sweep of revisions has come.
+    pub(super) revision_cursor: i64,
+    /// Number of the latest selection: dead letters that are written from now on belong to later ones.
+    pub(super) generation: i64,
 }
 
 pub(super) struct Writer {
@@ -84,9 +88,11 @@ impl Writer {
         let mut known = Known::default();
         queues::load(&connection, &mut known)?;
         known.young = Young::load(&connection)?;
+        known.generation = selections::latest(&connection)?;
         let floor: Option<Millis> = connection
             .query_row("SELECT max(at) FROM counter", [], |r| r.get(0))
             .map_err(failed)?;
+        let floor = floor.max(audit::newest(&connection)?);
         let writer = Self {
             connection,
             clock: Monotone::starting_at(floor.unwrap_or(0)),

@@ -1,6 +1,8 @@
 //! Bad requests and what they get. Each row is sent to each store: the answer is a problem with this status and code, comes
 //! within a second, repeats nothing of what was sent, and changes nothing.
 
+mod bulk;
+mod desk;
 mod json;
 mod names;
 mod queues;
@@ -159,19 +161,44 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
             json!({"queue": "there", "message": "first", "client_request_id": "taken"}),
         )
         .await;
-    let before = client.snapshot().await;
+    // Its name is repeated, so that no patch can be applied to it.
+    let grave = r#"{"queue":"grave","message":{"a":1,"a":2}}"#;
+    client.raw("POST", PUBLISH, grave).await;
+    client.nack_for_good("grave", "E1", "").await;
+    let (_, page) = client.get("/v1/queues/grave/dead-letters").await;
+    let dead = Client::ids(&page).remove(0);
+    let body = json!({"queue": "grave"});
+    let selection = client.ok("/v1/dead-letters/selections", body).await["selection_id"].clone();
+    let body = json!({"selection_id": selection, "expected_count": 1, "dry_run": true});
+    let redrive = client.ok("/v1/redrives", body).await["redrive_id"].clone();
+    let named = |text: &str| {
+        text.replace("{live}", &live)
+            .replace("{dead}", &dead)
+            .replace("{selection}", selection.as_str().unwrap())
+            .replace("{redrive}", redrive.as_str().unwrap())
+    };
+    let over = named("/v1/redrives/{redrive}");
+    client
+        .until(&over, |redrive| redrive["state"] == "done")
+        .await;
+    let trail = "/v1/audit?page_size=500";
+    let before = (client.snapshot().await, client.get(trail).await);
     let mut wrong = String::new();
     for row in json::rows()
         .0
         .into_iter()
         .chain(names::rows().0)
         .chain(queues::rows().0)
+        .chain(desk::rows().0)
+        .chain(bulk::rows().0)
     {
-        let path = row.path.replace("{live}", &live);
+        let path = named(&row.path);
+        let body = match std::str::from_utf8(&row.body) {
+            Ok(text) if text.contains("{selection}") => named(text).into_bytes(),
+            _ => row.body.clone(),
+        };
         let began = Instant::now();
-        let answer = client
-            .send(row.method, &path, &row.headers, &row.body)
-            .await;
+        let answer = client.send(row.method, &path, &row.headers, &body).await;
         let took = began.elapsed();
         let (status, json) = checked(&answer);
         let sent = String::from_utf8_lossy(&row.body[..row.body.len().min(120)]).into_owned();
@@ -198,7 +225,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!(client.snapshot().await, before);
+    assert_eq!((client.snapshot().await, client.get(trail).await), before);
 }
 
 /// Rows that look bad and are not.

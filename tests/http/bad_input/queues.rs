@@ -196,7 +196,7 @@ pub(super) fn rows() -> Rows {
     rows.post(
         "C23",
         "/v1/queues/there/dead-letters/{live}/discard",
-        r#"{"justification":"long enough to count"}"#,
+        r#"{"code":"duplicate","justification":"long enough to count"}"#,
         409,
         "not_dead",
     );

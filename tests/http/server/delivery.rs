@@ -1,10 +1,11 @@
 //! A message in an answer that did not leave is given back: at once, and without costing an attempt (product 4.6).
 
 use super::{SHORT, TestEdge, soon, wide};
+use axum::body::Body;
 use axum::extract::{Extension, Path};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use quita_api::auth::Principal;
 use quita_api::http::server::{Bounds, Connection};
@@ -247,4 +248,18 @@ async fn connections_dropped_by_force_give_back_what_they_carry() {
     assert_eq!(got.messages.len(), 30);
     assert!(got.messages.iter().all(|m| m.message.life.attempts == 0));
     got.held.unwrap().delivered();
+}
+
+/// An answer that fails in the middle is not ended as if it were whole.
+#[tokio::test]
+async fn an_answer_that_fails_in_the_middle_has_no_end() {
+    let broken = || async {
+        let parts = [Ok("whole"), Err(std::io::Error::other("the store is gone"))];
+        Body::from_stream(futures_util::stream::iter(parts))
+    };
+    let edge = TestEdge::with(wide(), Router::new().route("/broken", get(broken))).await;
+    let mut wire = edge.wire().await;
+    wire.send("GET /broken HTTP/1.1\r\nhost: test\r\n\r\n")
+        .await;
+    assert_eq!(wire.next().await, None);
 }

@@ -1,12 +1,12 @@
 //! Messages as operators see them.
 
-use super::{Time, partial, raw_json};
+use super::Time;
+use crate::http::dead_filter::write_group;
 use crate::service::messages;
-use quita_storage::backend::{Detail, Listed};
+use quita_storage::backend::Listed;
 use quita_storage::model::{Delivered, Limit, Place, Queue};
 use quita_storage::rules::Message as StoredMessage;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 /// What a worker reported.
@@ -74,6 +74,9 @@ pub struct DeadLetter {
     /// How the last delivery ended: `max_attempts`, `permanent_failure`, `lease_expired`, `release_limit`, `expired` or
     /// `operator`.
     pub reason: &'static str,
+    /// The same in the words of the deliveries: `nack`, `permanent`, `lease_expired`, `release_limit`, `expired` or
+    /// `operator`.
+    pub failure_kind: &'static str,
     /// The bound that was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<&'static str>,
@@ -82,6 +85,9 @@ pub struct DeadLetter {
     /// Code of the last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+    /// Dead letters that failed alike have the same.
+    #[schema(example = "grp_00c3f1a9d2e45b67")]
+    pub group: String,
     /// An operator changed it since.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
@@ -144,7 +150,7 @@ pub struct MessageSummary {
 }
 
 impl MessageSummary {
-    fn new(queue: &Queue, message: &StoredMessage) -> Self {
+    pub(super) fn new(queue: &Queue, message: &StoredMessage) -> Self {
         let (envelope, life) = (&message.envelope, &message.life);
         let mut summary = Self {
             message_id: envelope.id.to_string(),
@@ -201,9 +207,11 @@ impl MessageSummary {
 fn dead_letter(dead: &quita_storage::model::Dead) -> DeadLetter {
     DeadLetter {
         reason: dead.reason.as_str(),
+        failure_kind: dead.reason.failure_kind(),
         limit: dead.limit.map(Limit::as_str),
         died_at: Time(dead.died_at),
         error_code: dead.error_code.as_deref().map(str::to_owned),
+        group: write_group(dead.group),
         edited: dead.edited,
     }
 }
@@ -216,134 +224,6 @@ pub struct MessagePage {
     /// Where the next page begins; missing when that was all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_page_token: Option<String>,
-}
-
-/// What an operator did to a message.
-#[derive(Serialize, ToSchema)]
-pub struct PastDecision {
-    /// When.
-    pub at: Time,
-    /// Who.
-    pub actor: String,
-    /// What.
-    pub action: String,
-    /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub justification: Option<String>,
-}
-
-partial! {
-    /// What a listing says about a message, while it is there.
-    MessageSummaryPart of MessageSummary
-}
-
-/// Everything that is known about a message.
-#[derive(Serialize, ToSchema)]
-pub struct MessageDetail {
-    /// What the listing says, while the message is there.
-    #[serde(flatten)]
-    #[schema(value_type = MessageSummaryPart)]
-    pub summary: Option<MessageSummary>,
-    /// The message, where it is gone.
-    #[serde(flatten)]
-    #[schema(value_type = GoneMessage)]
-    pub gone: Option<GoneMessage>,
-    /// How it ended: `acked`, `discarded`, `cancelled`, `purged`, `dead_letter_expired` or `gone`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<&'static str>,
-    /// When it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Time>,
-    /// What its ack reported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>)]
-    pub outcome: Option<Box<RawValue>>,
-    /// Its own limit, where it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// Its own backoff, where it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<super::queue::Backoff>,
-    /// The headers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub headers: Option<Box<RawValue>>,
-    /// What was published, byte for byte; with the right to see it, while it is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Value>)]
-    pub message: Option<Box<RawValue>>,
-    /// Deliveries that ended, oldest first: the first 10 and the last 100.
-    pub history: Vec<PastDelivery>,
-    /// What operators did, oldest first.
-    pub decisions: Vec<PastDecision>,
-}
-
-/// What is still known of a message that is gone.
-#[derive(Serialize, ToSchema)]
-pub struct GoneMessage {
-    /// The message's id.
-    pub message_id: String,
-    /// Its queue.
-    pub queue: String,
-    /// `ended`.
-    pub state: &'static str,
-    /// The business key, where it is remembered.
-    pub key: Option<String>,
-}
-
-impl MessageDetail {
-    /// From what the store knows.
-    pub(crate) fn new(queue: &Queue, id: quita_storage::model::MessageId, detail: &Detail) -> Self {
-        let envelope = detail.message.as_ref().map(|m| m.envelope.clone());
-        let discarded = detail.message.as_ref().and_then(|m| match &m.place {
-            Place::Discarded(discarded) => Some(discarded.discarded_at),
-            _ => None,
-        });
-        let ended = detail.ended.as_ref();
-        Self {
-            summary: detail
-                .message
-                .as_ref()
-                .map(|message| MessageSummary::new(queue, message)),
-            gone: detail.message.is_none().then(|| GoneMessage {
-                message_id: id.to_string(),
-                queue: queue.name.to_string(),
-                state: quita_storage::model::State::Ended.as_str(),
-                key: detail.key.as_deref().map(str::to_owned),
-            }),
-            end: ended
-                .map(|ended| ended.end.as_str())
-                .or(discarded.map(|_| quita_storage::model::End::Discarded.as_str())),
-            ended_at: ended.map(|ended| ended.at).or(discarded).map(Time),
-            outcome: ended
-                .and_then(|ended| ended.outcome.as_deref())
-                .and_then(raw_json),
-            max_attempts: envelope.as_ref().and_then(|e| e.max_attempts),
-            backoff: envelope
-                .as_ref()
-                .and_then(|e| e.backoff.as_ref().map(super::queue::Backoff::from)),
-            headers: envelope
-                .as_ref()
-                .map(|e| e.headers.as_deref().unwrap_or("{}"))
-                .and_then(raw_json),
-            message: detail
-                .payload
-                .as_deref()
-                .and_then(|payload| std::str::from_utf8(payload).ok())
-                .and_then(raw_json),
-            history: detail.deliveries.iter().map(PastDelivery::new).collect(),
-            decisions: detail
-                .decisions
-                .iter()
-                .map(|decision| PastDecision {
-                    at: Time(decision.at),
-                    actor: decision.actor.to_string(),
-                    action: decision.action.to_string(),
-                    justification: decision.reason.as_deref().map(str::to_owned),
-                })
-                .collect(),
-        }
-    }
 }
 
 /// A decision with its justification.
@@ -362,22 +242,6 @@ pub struct Justified {
 pub struct DeadLetterCall {
     /// Why.
     reason: String,
-    /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
-}
-
-/// A dead letter to give another round.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct RedriveOne {
-    /// Also above `max_redrives`, or although a completion is remembered.
-    #[schema(default = false)]
-    force: Option<bool>,
-    /// A new life span from now.
-    #[schema(exclusive_minimum = 0)]
-    expires_in_seconds: Option<f64>,
-    /// Why; kept in the history.
-    justification: Option<String>,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
     client_request_id: Option<String>,
 }

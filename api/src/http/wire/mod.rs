@@ -3,10 +3,14 @@
 //! Answers are written from these types; requests are read by [`super::fields`] and described here for the OpenAPI document.
 //! A test holds the two lists of names together.
 
+pub mod audit;
+pub mod dead_letter;
+pub mod detail;
 pub mod message;
 pub mod publish;
 pub mod queue;
 pub mod receive;
+pub mod redrive;
 pub mod settle;
 
 use quita_storage::model::Millis;
