@@ -99,6 +99,11 @@ pub struct Config {
     )]
     pub admin_key: Option<String>,
 
+    /// File with the issuers whose tokens (JWT) are taken beside API keys: TOML, or JSON with the ending .json. Without it
+    /// no token is taken. `quita token check` tells why one is refused
+    #[arg(long, env = "QUITA_JWT_ISSUERS", value_name = "FILE")]
+    pub jwt_issuers: Option<PathBuf>,
+
     /// Publishing to an unknown queue creates it
     #[arg(long, env = "QUITA_AUTO_CREATE_QUEUES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub auto_create_queues: bool,

@@ -23,6 +23,8 @@ pub use drain::Drain;
 
 use auth::Authenticator;
 use auth::first_key::{self, FirstKeyError, KeyPlace};
+use auth::jwt::Tokens;
+use auth::jwt::settings::SettingsError;
 use config::Config;
 use disk::Disk;
 use http::server::{Bounds, Edge};
@@ -64,6 +66,9 @@ pub enum StartError {
     /// The store could not be opened.
     #[error(transparent)]
     Open(#[from] store::OpenError),
+    /// Tokens cannot be taken as the settings say.
+    #[error("the token issuers: {0}")]
+    Issuers(#[from] SettingsError),
     /// There is no first key.
     #[error("the first admin key: {0}")]
     FirstKey(#[from] FirstKeyError),
@@ -110,10 +115,18 @@ impl Server {
         listener: TcpListener,
     ) -> Result<Self, StartError> {
         let address = listener.local_addr()?;
+        let tokens = match &config.jwt_issuers {
+            Some(file) => Some(Arc::new(Tokens::load(file)?)),
+            None => None,
+        };
         store::private_folder_of(&config.key_file())?;
         let key =
             first_key::ensure(&*backend, config.admin_key.as_deref(), &config.key_file()).await?;
-        let auth = Arc::new(Authenticator::load(backend.clone()).await?);
+        let mut auth = Authenticator::load(backend.clone()).await?;
+        if let Some(tokens) = &tokens {
+            auth = auth.with_tokens(tokens.clone());
+        }
+        let auth = Arc::new(auth);
         let (wakeup, timer) = (Arc::<Wakeup>::default(), Arc::<Timer>::default());
         let coalescer = Coalescer::start(
             backend.clone(),
@@ -128,6 +141,9 @@ impl Server {
         loops.spawn(timer.clone().run_redrives(backend.clone(), wakeup.clone()));
         loops.spawn(timer.run_poll(backend.clone(), wakeup));
         loops.spawn(auth.clone().run_refresh());
+        if let Some(tokens) = tokens {
+            loops.spawn(tokens.run_refresh());
+        }
 
         let disk = Disk::default();
         if let Some(file) = config.store.sqlite_file() {

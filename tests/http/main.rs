@@ -19,3 +19,4 @@ mod rights;
 mod selections;
 mod server;
 mod settle;
+mod tokens;

@@ -1,6 +1,9 @@
 //! Receive: leases, waiting, and the ends of waiting.
 
-use crate::client::{Client, on_every_store};
+use crate::client::{Client, checked, on_every_store};
+use quita_api::auth::{ApiKey, admin_record};
+use quita_storage::backend::Call;
+use quita_tests::server::json_headers;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -126,6 +129,41 @@ async fn a_lease_that_runs_out_comes_again_to_who_waits(client: &Client) {
     assert_eq!(message["last_failure"]["cause"], "lease_expired");
 }
 
+async fn a_waiting_receive_ends_when_its_key_is_revoked(client: &Client) {
+    client.queue("q", json!({})).await;
+    let key = ApiKey::generate().unwrap();
+    let backend = &client.server.backend;
+    let record = admin_record(&key, "test");
+    assert!(
+        backend
+            .add_key(&Call::by("test"), record, false)
+            .await
+            .unwrap()
+    );
+    let body = json!({"queue": "q", "wait_seconds": 20}).to_string();
+    let ask = async |wait: &str| {
+        let mut wire = client.server.wire().await;
+        let body = body.replace("20", wait);
+        wire.request("POST", RECEIVE, &json_headers(key.reveal()), &body)
+            .await;
+        checked(&wire.answer().await)
+    };
+    let began = Instant::now();
+    while ask("0").await.0 == 401 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let revoking = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let revoked = backend.revoke_key(&Call::by("test"), key.id(), None).await;
+        assert!(revoked.unwrap());
+        Instant::now()
+    };
+    let ((status, json), revoked) = tokio::join!(ask("20"), revoking);
+    assert_eq!((status, &json["code"]), (401, &json!("invalid_key")));
+    assert!(revoked.elapsed() < Duration::from_secs(5));
+}
+
 on_every_store!(
     an_empty_queue_answers_at_once_or_when_the_wait_is_over,
     a_waiting_receive_gets_what_is_published,
@@ -134,4 +172,5 @@ on_every_store!(
     the_receives_of_a_deleted_queue_end_as_not_found,
     k_messages_wake_k_of_many,
     a_lease_that_runs_out_comes_again_to_who_waits,
+    a_waiting_receive_ends_when_its_key_is_revoked,
 );

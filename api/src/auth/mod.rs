@@ -1,6 +1,6 @@
 //! Who calls: from an `Authorization` header to a [`Principal`].
 //!
-//! Reading order: [`ApiKey`] (the text of a key) → [`Authenticator`] (is it one of ours) → [`scope`] (what its holder may
+//! Reading order: [`ApiKey`] (the text of a key) → [`Authenticator`] (is it one of ours) → [`Principal`] and [`scope`] (what its holder may
 //! do) → [`first_key`] (where the first one comes from) → [`jwt`] (callers with a token of somebody else's making) →
 //! [`bucket`] (how often a caller may call). Keys are looked up in a copy of the store's list, so that a request costs one
 //! hash and no I/O; the copy is renewed every [`REFRESH`], and that is how soon a revoked key stops working. A token is
@@ -10,23 +10,25 @@ pub mod bucket;
 pub mod first_key;
 pub mod jwt;
 mod key;
+mod principal;
 pub mod scope;
 #[cfg(test)]
 mod tests;
 
 pub use key::ApiKey;
+pub use principal::Principal;
 pub use scope::{Right, Scopes};
 
 use http::HeaderValue;
-use jwt::{Now, Tokens};
+use jwt::{Now, Refused, Tokens};
 use parking_lot::RwLock;
 use quita_storage::backend::{Backend, KeyRecord};
 use quita_storage::error::Result as StoreResult;
-use quita_storage::model::Millis;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 /// How often the copy of the keys is renewed. A revoked key must be refused within 5 s everywhere; this leaves room for one
 /// round that fails.
@@ -35,60 +37,26 @@ pub const REFRESH: Duration = Duration::from_millis(1_500);
 /// The scope of the first key: every right on every queue.
 pub const ADMIN: &str = "admin";
 
+/// How often a wait looks at the clock again, which may have been set.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Characters that [`shown`] leaves.
 const SHOWN: usize = 64;
 
-/// A caller who proved who it is.
-#[derive(Clone, Debug)]
-pub struct Principal {
-    /// What audit rows name: the public part of a key, or `issuer:subject` of a token, which holds a colon as no key does.
-    pub id: Arc<str>,
-    /// What it may do.
-    pub scopes: Scopes,
-    /// When its proof stops being good, in milliseconds since the Unix epoch. `None`: when it is revoked.
-    pub expires_at: Option<Millis>,
-}
-
-impl Principal {
-    /// Whether this caller may do that to this queue. Decided from memory.
-    pub fn may(&self, right: Right, queue: &str) -> bool {
-        self.scopes.may(right, queue)
-    }
-
-    /// Whether this caller may do that to any queue.
-    pub fn may_anywhere(&self, right: Right) -> bool {
-        self.scopes.may_anywhere(right)
-    }
-
-    /// Whether this caller may do that to every queue, and to what belongs to no queue.
-    pub fn may_everywhere(&self, _right: Right) -> bool {
-        self.scope == Scope::Admin
-    }
-
-    /// Whether there can be a queue to which this caller may do that.
-    pub fn may_somewhere(&self, right: Right) -> bool {
-        self.may_everywhere(right)
-    }
-
-    /// A caller that may do everything: for work the server does in its own name, and for tests.
-    pub fn admin(id: &str) -> Self {
-        Self {
-            id: id.into(),
-            scopes: Scopes::admin(),
-            expires_at: None,
-        }
-    }
-}
-
-/// Why a caller is not known. An unknown, a wrong and a revoked key are one and the same.
+/// Why a caller is not known. An unknown, a wrong, an expired and a revoked key are one and the same, and so is everything
+/// that can be wrong with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFailure {
     /// No `Authorization` header, or an empty one.
     MissingCredentials,
     /// Another scheme than `Bearer`.
     UnsupportedScheme,
-    /// Not a key or token that is good now.
+    /// Not a key that is good now.
     InvalidKey,
+    /// Not a token that is good now; also any token while no issuer is configured.
+    InvalidToken,
+    /// The token may be good: the keys of its issuer cannot be had.
+    IssuerUnavailable,
 }
 
 struct Known {
@@ -105,6 +73,8 @@ pub struct Authenticator {
     keys: RwLock<Arc<Keys>>,
     /// `None`: no issuer is configured, and no token is taken.
     tokens: Option<Arc<Tokens>>,
+    /// Told when a key that was good is good no longer.
+    ended: watch::Sender<()>,
 }
 
 impl Authenticator {
@@ -114,6 +84,7 @@ impl Authenticator {
             backend,
             keys: RwLock::default(),
             tokens: None,
+            ended: watch::channel(()).0,
         };
         auth.refresh().await?;
         Ok(auth)
@@ -129,7 +100,15 @@ impl Authenticator {
     /// Renews the copy of the keys.
     pub async fn refresh(&self) -> StoreResult<()> {
         let keys = self.backend.keys().await?;
-        *self.keys.write() = Arc::new(keys.into_iter().filter_map(known).collect());
+        let keys: Arc<Keys> = Arc::new(keys.into_iter().filter_map(known).collect());
+        let before = std::mem::replace(&mut *self.keys.write(), keys.clone());
+        let is_good = |keys: &Keys, id| keys.get(id).is_some_and(|known: &Known| !known.revoked);
+        if before
+            .keys()
+            .any(|id| is_good(&before, id) && !is_good(&keys, id))
+        {
+            self.ended.send_replace(());
+        }
         Ok(())
     }
 
@@ -163,13 +142,47 @@ impl Authenticator {
         if credentials.is_empty() {
             return Err(AuthFailure::MissingCredentials);
         }
-        let found = match &self.tokens {
-            Some(tokens) if !key::looks_like(credentials) => {
-                tokens.authenticate(credentials, Now::read()).await.ok()
+        if jwt::looks_like(credentials) && !key::looks_like(credentials) {
+            let tokens = self.tokens.as_ref().ok_or(AuthFailure::InvalidToken)?;
+            let found = tokens.authenticate(credentials, Now::read()).await;
+            return found.map_err(|refused| match refused {
+                Refused::Invalid => AuthFailure::InvalidToken,
+                Refused::Unavailable => AuthFailure::IssuerUnavailable,
+            });
+        }
+        self.principal(credentials).ok_or(AuthFailure::InvalidKey)
+    }
+
+    /// Waits until a caller that was known is known no longer, and says how it would be refused now.
+    pub async fn until_refused(&self, caller: &Principal) -> AuthFailure {
+        let mut ended = self.ended.subscribe();
+        loop {
+            ended.borrow_and_update();
+            let now = quita_storage::clock::wall();
+            if caller.expires_at.is_some_and(|at| at <= now) || !self.stands(caller) {
+                return if caller.is_by_token() {
+                    AuthFailure::InvalidToken
+                } else {
+                    AuthFailure::InvalidKey
+                };
             }
-            _ => self.principal(credentials),
-        };
-        found.ok_or(AuthFailure::InvalidKey)
+            let left = caller.expires_at.map_or(LOOK_AGAIN, |at| {
+                Duration::from_millis((at - now).unsigned_abs()).min(LOOK_AGAIN)
+            });
+            // The sender lives in `self`: an error cannot be, and would be a time-out.
+            let _ = tokio::time::timeout(left, ended.changed()).await;
+        }
+    }
+
+    /// Whether the key of this caller is still one of the good ones. Tokens are not revoked: they end.
+    fn stands(&self, caller: &Principal) -> bool {
+        if caller.is_by_token() {
+            return true;
+        }
+        let keys = self.keys.read().clone();
+        let id = caller.id.as_bytes().first_chunk::<{ key::ID }>();
+        id.and_then(|id| keys.get(id))
+            .is_some_and(|known| !known.revoked)
     }
 
     fn principal(&self, text: &[u8]) -> Option<Principal> {

@@ -186,6 +186,12 @@ impl Scopes {
         (self.everywhere | self.somewhere) & right.bit() != 0
     }
 
+    /// Whether they allow this right on every queue.
+    #[inline]
+    pub fn may_everywhere(&self, right: Right) -> bool {
+        self.everywhere & right.bit() != 0
+    }
+
     /// Whether they allow nothing.
     pub fn is_empty(&self) -> bool {
         self.everywhere | self.somewhere == 0

@@ -111,7 +111,7 @@ async fn tokens_are_taken_beside_keys_once_an_issuer_is_configured() {
     let (key, token) = (format!("Bearer {}", key.reveal()), format!("bearer {text}"));
     assert_eq!(
         ask(&auth, token.as_bytes()).await.unwrap_err(),
-        AuthFailure::InvalidKey
+        AuthFailure::InvalidToken
     );
     let auth = auth.with_tokens(Arc::new(tokens));
     assert_eq!(
@@ -124,16 +124,16 @@ async fn tokens_are_taken_beside_keys_once_an_issuer_is_configured() {
             .unwrap()
             .may(Right::Keys, "any")
     );
-    for wrong in [
-        &token[..token.len() - 2],
-        "Bearer qta_",
-        "Bearer x.y.z",
-        &key[..60],
+    for (wrong, failure) in [
+        (&token[..token.len() - 2], AuthFailure::InvalidToken),
+        ("Bearer x.y.z", AuthFailure::InvalidToken),
+        ("Bearer a.b", AuthFailure::InvalidToken),
+        ("Bearer qta_", AuthFailure::InvalidKey),
+        ("Bearer qta_a.b.c", AuthFailure::InvalidKey),
+        ("Bearer nonsense", AuthFailure::InvalidKey),
+        (&key[..60], AuthFailure::InvalidKey),
     ] {
-        assert_eq!(
-            ask(&auth, wrong.as_bytes()).await.unwrap_err(),
-            AuthFailure::InvalidKey
-        );
+        assert_eq!(ask(&auth, wrong.as_bytes()).await.unwrap_err(), failure);
     }
 }
 
@@ -154,4 +154,41 @@ async fn no_credentials_and_another_scheme_are_told_apart() {
             AuthFailure::UnsupportedScheme
         );
     }
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_key_is_revoked_and_no_sooner() {
+    let (backend, key, auth) = with_a_key().await;
+    let who = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes())
+        .await
+        .unwrap();
+    let mut waiting = Box::pin(auth.until_refused(&who));
+    auth.refresh().await.unwrap();
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    backend
+        .revoke_key(&Call::by("server"), key.id(), None)
+        .await
+        .unwrap();
+    assert!(futures_util::poll!(&mut waiting).is_pending());
+    auth.refresh().await.unwrap();
+    assert_eq!(waiting.await, AuthFailure::InvalidKey);
+    assert_eq!(auth.until_refused(&who).await, AuthFailure::InvalidKey);
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_token_does() {
+    let (_, _, auth) = with_a_key().await;
+    let ends = |in_ms: i64| Principal {
+        expires_at: Some(quita_storage::clock::wall() + in_ms),
+        ..Principal::admin("login:alice")
+    };
+    let began = std::time::Instant::now();
+    for in_ms in [-5, 0, 100] {
+        assert_eq!(
+            auth.until_refused(&ends(in_ms)).await,
+            AuthFailure::InvalidToken
+        );
+    }
+    assert!(began.elapsed() >= Duration::from_millis(95));
+    assert!(futures_util::poll!(Box::pin(auth.until_refused(&ends(60_000)))).is_pending());
 }

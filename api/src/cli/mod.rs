@@ -5,6 +5,7 @@ mod health;
 mod key;
 mod remote;
 mod serve;
+mod token;
 
 use crate::config::{Config, StoreConfig};
 use crate::demo::{self, DemoArgs, DemoWorkerArgs};
@@ -36,6 +37,9 @@ enum Command {
     /// Make, list and revoke API keys in the store itself
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Say why a token (JWT) is taken or refused
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Ask the server on this machine whether it is ready; the exit code says it
     Health(HealthArgs),
     #[command(flatten)]
@@ -83,6 +87,7 @@ pub fn main() -> ExitCode {
         Some(Command::Migrate(config)) => migrate(&config),
         Some(Command::Openapi) => openapi(),
         Some(Command::Key(command)) => key::run(command),
+        Some(Command::Token(command)) => token::run(command),
         Some(Command::Health(args)) => health::run(args.listen),
         Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Remote(command)) => return remote::run(command),
@@ -191,6 +196,7 @@ mod tests {
             "message",
             "publish",
             "audit",
+            "token",
             "completions",
         ] {
             let sub = command.find_subcommand(name).unwrap();

@@ -68,9 +68,10 @@ codes! {
     InvalidUtf8 = "invalid_utf8", 400, never, None, "The body is not UTF-8", "Encode the body as UTF-8; binary data goes as base64 in a JSON string.";
     DuplicateField = "duplicate_field", 400, never, None, "A field is given twice", "Give each field once. Inside `message` repeated names are allowed.";
     NestingTooDeep = "nesting_too_deep", 400, never, None, "The JSON is nested too deeply", "Nest at most 64 levels, and 128 inside `message`.";
-    MissingCredentials = "missing_credentials", 401, never, None, "Credentials are missing", "Send `Authorization: Bearer` and an API key. Keys are never read from the URL.";
+    MissingCredentials = "missing_credentials", 401, never, None, "Credentials are missing", "Send `Authorization: Bearer` and an API key or a token. They are never read from the URL.";
     UnsupportedScheme = "unsupported_scheme", 401, never, None, "The authentication scheme is not supported", "Use the scheme `Bearer`.";
     InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists and is not revoked.";
+    InvalidToken = "invalid_token", 401, never, None, "The token is not valid", "Get a new token from your issuer. Whoever runs this server can see why with `quita token check`.";
     InsufficientScope = "insufficient_scope", 403, never, None, "The key may not do this anywhere", "Use a key with this right.";
     NotFound = "not_found", 404, never, None, "There is nothing here", "Check the path or the id. What belongs to others looks absent.";
     QueueNotFound = "queue_not_found", 404, never, None, "No such queue", "Check the name, or create the queue with PUT /v1/queues/{queue}.";
@@ -131,6 +132,7 @@ codes! {
     RateLimited = "rate_limited", 429, retry, None, "Too many requests", "Repeat after the time in Retry-After.";
     Internal = "internal", 500, retry, Unknown, "The server failed", "Repeat with the same client_request_id or receipt, and report the request id.";
     Draining = "draining", 503, retry, None, "The server is stopping", "Repeat: another one, or the next one, answers.";
+    IssuerUnavailable = "issuer_unavailable", 503, retry, None, "The keys of the token's issuer cannot be had", "Repeat after the time in Retry-After, or use an API key.";
     OutcomeUnknown = "outcome_unknown", 503, retry, Unknown, "Whether the request took effect is not known", "Repeat with the same client_request_id or receipt.";
     Overloaded = "overloaded", 503, retry, None, "Too much is waiting already", "Repeat after the time in Retry-After.";
     StorageUnavailable = "storage_unavailable", 503, retry, None, "The store does not answer", "Repeat after the time in Retry-After.";

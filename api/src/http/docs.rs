@@ -20,6 +20,8 @@ const COMMON: &[Code] = &[
     Code::MissingCredentials,
     Code::UnsupportedScheme,
     Code::InvalidKey,
+    Code::InvalidToken,
+    Code::IssuerUnavailable,
     Code::MethodNotAllowed,
     Code::ExpectationFailed,
     Code::UnknownParameter,

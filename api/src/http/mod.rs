@@ -89,7 +89,9 @@ pub fn openapi() -> OpenApi {
         SecurityScheme::Http(
             HttpBuilder::new()
                 .scheme(HttpAuthScheme::Bearer)
-                .description(Some("An API key"))
+                .description(Some(
+                    "An API key, or a token (JWT) of an issuer that the server is configured for",
+                ))
                 .build(),
         ),
     );

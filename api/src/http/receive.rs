@@ -12,6 +12,7 @@ use super::wire::receive;
 use crate::service::receive::Ask;
 use http::StatusCode;
 use serde_json::json;
+use std::sync::OnceLock;
 
 /// Name of a worker, shown in histories.
 const WORKER: TextRule = TextRule::line(0, 128);
@@ -42,10 +43,19 @@ pub(crate) async fn receive(mut incoming: Incoming) -> Answered {
             .filter(|worker| !worker.is_empty())
             .map(|worker| (&*worker).into()),
     };
-    let (service, drain) = (&incoming.state.service, &incoming.state.drain);
-    let mut got = service
-        .receive(&incoming.caller, ask, drain.draining())
-        .await?;
+    let state = &incoming.state;
+    let (service, caller) = (&state.service, &incoming.caller);
+    let refused = OnceLock::new();
+    let stop = async {
+        tokio::select! {
+            () = state.drain.draining() => {}
+            failure = state.auth.until_refused(caller) => drop(refused.set(failure)),
+        }
+    };
+    let mut got = service.receive(caller, ask, stop).await?;
+    if let (Some(failure), true) = (refused.into_inner(), got.messages.is_empty()) {
+        return Err(failure.into());
+    }
     let text = receive::write(&got, service.receipts(), service.epoch());
     incoming.hold(got.held.take());
     Ok(answer::text(StatusCode::OK, text))

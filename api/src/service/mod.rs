@@ -154,7 +154,7 @@ impl Service {
         if caller.may_everywhere(right) {
             return Ok(None);
         }
-        if !caller.may_somewhere(right) {
+        if !caller.may_anywhere(right) {
             return Err(Error::NotAllowedAnywhere);
         }
         let (mut allowed, mut after) = (Vec::new(), None::<Arc<str>>);

@@ -145,13 +145,14 @@ impl Service {
             };
             self.begin_to_wait(&mut waiting)?;
             tokio::select! {
+                biased;
+                () = &mut stop => return Ok(self.nothing(paused)),
                 called = self.turn(&queue, line, until) => {
                     if !called {
                         return Ok(self.nothing(paused));
                     }
                     turn = Some(Turn { wakeup: self.coalescer.wakeup(), queue: queue.uid, used: false });
                 }
-                () = &mut stop => return Ok(self.nothing(paused)),
             }
         }
     }

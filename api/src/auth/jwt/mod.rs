@@ -37,7 +37,7 @@ pub use source::{REFETCH, REFRESH, STALE};
 
 use super::scope::ScopeError;
 use super::{Principal, shown};
-use fetch::Fetch;
+use fetch::{Fetch, Network};
 use header::Header;
 use issuer::Issuer;
 use keys::Key;
@@ -45,6 +45,7 @@ use quick_cache::sync::Cache;
 use quita_storage::model::Millis;
 use settings::{JwtSettings, MAX_ISSUERS, SettingsError};
 use sha2::{Digest, Sha256};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -89,13 +90,23 @@ pub struct Verified {
 
 /// A token is refused, and the caller is told no more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// It is not good now.
+    Invalid,
+    /// It may be good: nobody knows while the keys of its issuer cannot be had.
+    Unavailable,
+}
 
 struct Remembered {
     principal: Principal,
     ends_at: Millis,
     issuer: Arc<Issuer>,
     key: Arc<Key>,
+}
+
+/// Whether this can be a token and nothing else: its parts have dots between them, and no key has one.
+pub fn looks_like(credentials: &[u8]) -> bool {
+    credentials.contains(&b'.')
 }
 
 /// Tells callers by tokens of the configured issuers.
@@ -136,6 +147,12 @@ impl Tokens {
         })
     }
 
+    /// What a file of settings says, with keys from the network.
+    pub fn load(file: &Path) -> Result<Self, SettingsError> {
+        let network: Arc<dyn Fetch> = Arc::new(Network::new());
+        Self::open(&JwtSettings::load(file)?, &network, Now::read())
+    }
+
     /// Who sent this token. The reason of a refusal goes to the log, at level debug.
     pub async fn authenticate(&self, token: &[u8], now: Now) -> Result<Principal, Refused> {
         let hash: [u8; 32] = Sha256::digest(token).into();
@@ -152,7 +169,11 @@ impl Tokens {
             }
             Err(reason) => {
                 tracing::debug!(%reason, "a token was refused");
-                Err(Refused)
+                Err(if reason.is_unavailable() {
+                    Refused::Unavailable
+                } else {
+                    Refused::Invalid
+                })
             }
         }
     }

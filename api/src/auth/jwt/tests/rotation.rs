@@ -87,7 +87,10 @@ async fn a_new_key_is_found_and_an_old_one_retires_with_its_tokens() {
     served.serve(&[jwk(Alg::ES256, "b")]);
     let then = later(start, 7 * MINUTE);
     tokens.refresh(then).await;
-    assert_eq!(tokens.authenticate(&old, then).await.unwrap_err(), Refused);
+    assert_eq!(
+        tokens.authenticate(&old, then).await.unwrap_err(),
+        Refused::Invalid
+    );
     tokens.authenticate(&new, then).await.unwrap();
     assert_eq!((served.asked(), tokens.remembered()), (3, 1));
 }
@@ -101,7 +104,10 @@ async fn another_key_under_the_same_id_ends_the_old_tokens() {
     served.serve(&[jwk(Alg::ES256, "a")]);
     let then = later(start, 5 * MINUTE);
     tokens.refresh(then).await;
-    assert_eq!(tokens.authenticate(&old, then).await.unwrap_err(), Refused);
+    assert_eq!(
+        tokens.authenticate(&old, then).await.unwrap_err(),
+        Refused::Invalid
+    );
 }
 
 #[tokio::test]
@@ -117,7 +123,10 @@ async fn old_keys_count_for_an_hour_and_then_no_token_is_taken() {
         tokens.authenticate(&text, then).await.unwrap();
     }
     let over = later(start, 60 * MINUTE + 1);
-    assert_eq!(tokens.authenticate(&text, over).await.unwrap_err(), Refused);
+    assert_eq!(
+        tokens.authenticate(&text, over).await.unwrap_err(),
+        Refused::Unavailable
+    );
     let reason = tokens.check(&text, over).await.unwrap_err();
     assert!(
         reason.is_unavailable() && reason.to_string().contains("it answered 503"),
