@@ -22,6 +22,7 @@ const COMMON: &[Code] = &[
     Code::InvalidKey,
     Code::InvalidToken,
     Code::IssuerUnavailable,
+    Code::InsufficientScope,
     Code::MethodNotAllowed,
     Code::ExpectationFailed,
     Code::UnknownParameter,

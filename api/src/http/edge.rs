@@ -5,6 +5,7 @@
 use super::docs::Route;
 use super::extract::Incoming;
 use super::problem::{Code, Problem};
+use super::rights::Needs;
 use crate::AppState;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -31,14 +32,17 @@ pub(crate) type Answered = Result<Response, Problem>;
 pub(super) struct Endpoint {
     pub(super) method: Method,
     pub(super) path: &'static str,
+    /// `None`: it is for everybody.
+    pub(super) needs: Option<Needs>,
     pub(super) handler: MethodRouter<Arc<AppState>>,
     pub(super) docs: Route,
 }
 
-/// A route for callers with credentials.
+/// A route for callers with credentials, who have the rights that it needs on some queue.
 pub(super) fn secured<F, Fut>(
     method: Method,
     path: &'static str,
+    needs: Needs,
     handler: F,
     docs: Route,
 ) -> Endpoint
@@ -53,6 +57,7 @@ where
         let answering = async move {
             let credentials = parts.headers.get(header::AUTHORIZATION);
             let caller = state.auth.authenticate(credentials).await?;
+            needs.check(&caller)?;
             handler(Incoming::new(state, caller, id, parts, body)).await
         };
         finish(answering, request_id).await
@@ -61,6 +66,7 @@ where
         handler: on(filter(&method), guarded),
         method,
         path,
+        needs: Some(needs),
         docs,
     }
 }
@@ -86,6 +92,7 @@ where
         handler: on(filter(&method), guarded),
         method,
         path,
+        needs: None,
         docs,
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
-//! Reading order: [`routes`] (all of them, on one screen) → [`edge`] (around every handler) → [`extract`], [`fields`] and
+//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -33,6 +33,7 @@ mod receive;
 mod redrive_plan;
 mod redrives;
 mod refusals;
+mod rights;
 mod routes;
 mod selections;
 pub mod server;
@@ -105,7 +106,11 @@ pub fn openapi() -> OpenApi {
             DELETE => HttpMethod::Delete,
             _ => HttpMethod::Post,
         };
-        let item = PathItem::new(method, endpoint.docs.operation);
+        let mut operation = endpoint.docs.operation;
+        if let Some(needs) = endpoint.needs {
+            needs.describe(&mut operation);
+        }
+        let item = PathItem::new(method, operation);
         match paths.paths.get_mut(&path) {
             Some(known) => known.merge_operations(item),
             None => drop(paths.paths.insert(path, item)),
@@ -198,6 +203,18 @@ mod tests {
                     assert_eq!(other, text, "two schemas are called {name}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_secured_route_declares_its_right_and_the_document_says_it() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        for endpoint in routes() {
+            let secured = endpoint.path.starts_with("/v1/");
+            let (method, path) = (endpoint.method.as_str().to_lowercase(), endpoint.path);
+            assert_eq!(endpoint.needs.is_some(), secured, "{method} {path}");
+            let said = &json["paths"][path.replace("{*", "{")][method]["x-quita-right"];
+            assert_eq!(!said.is_null(), secured, "{path}");
         }
     }
 

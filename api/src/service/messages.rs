@@ -72,13 +72,9 @@ impl Service {
 
     /// Everything about one message.
     pub async fn message(&self, caller: &Principal, id: MessageId) -> Result<MessageView> {
-        let found = self.backend().message(id, None).await?;
-        let mut detail = Box::new(found.ok_or(Error::MessageNotFound)?);
-        let queue = self.catalog.by_uid(detail.queue).await?;
-        let (queue, _) = queue.ok_or(Error::MessageNotFound)?;
-        if !caller.may(Right::Read, &queue.name) {
-            return Err(Error::MessageNotFound);
-        }
+        Self::entitled(caller, Right::Read)?;
+        let (queue, mut detail) = self.find_message(id).await?;
+        Self::allow(caller, Right::Read, &queue, Error::MessageNotFound)?;
         let revision = detail.revisions.last().map_or(0, |last| last.number);
         let inside = caller.may(Right::Payload, &queue.name);
         if !inside {
@@ -93,6 +89,14 @@ impl Service {
         })
     }
 
+    async fn find_message(&self, id: MessageId) -> Result<(Arc<Queue>, Box<Detail>)> {
+        let found = self.backend().message(id, None).await?;
+        let detail = Box::new(found.ok_or(Error::MessageNotFound)?);
+        let queue = self.catalog.by_uid(detail.queue).await?;
+        let (queue, _) = queue.ok_or(Error::MessageNotFound)?;
+        Ok((queue, detail))
+    }
+
     /// Decides about one message, wherever it is.
     pub async fn decide(
         &self,
@@ -102,10 +106,9 @@ impl Service {
         id: MessageId,
         act: Act,
     ) -> Result<Done<Decided>> {
-        let MessageView { queue, .. } = self.message(caller, id).await?;
-        if !caller.may(right, &queue.name) {
-            return Err(Error::MessageNotFound);
-        }
+        Self::entitled(caller, right)?;
+        let (queue, _) = self.find_message(id).await?;
+        Self::allow(caller, right, &queue, Error::MessageNotFound)?;
         self.act(call, &queue, id, act).await
     }
 

@@ -131,10 +131,14 @@ impl Service {
         {
             return Ok(queue);
         }
-        Err(self.no_such_queue(caller, name).await)
+        Err(self.no_such_queue(caller, right, name).await)
     }
 
-    async fn no_such_queue(&self, caller: &Principal, name: &str) -> Error {
+    /// The answer to who has no `right` on a queue, or asks for one that is not there.
+    async fn no_such_queue(&self, caller: &Principal, right: Right, name: &str) -> Error {
+        if let Err(refused) = Self::entitled(caller, right) {
+            return refused;
+        }
         let nearest = match self.backend().queues(None, NEAREST_AMONG).await {
             Ok(queues) => queues
                 .into_iter()
@@ -154,9 +158,7 @@ impl Service {
         if caller.may_everywhere(right) {
             return Ok(None);
         }
-        if !caller.may_anywhere(right) {
-            return Err(Error::NotAllowedAnywhere);
-        }
+        Self::entitled(caller, right)?;
         let (mut allowed, mut after) = (Vec::new(), None::<Arc<str>>);
         loop {
             let queues = self.backend().queues(after.as_deref(), MANY_QUEUES).await?;
@@ -168,6 +170,23 @@ impl Service {
                 return Ok(Some(allowed));
             }
         }
+    }
+
+    /// Refuses who has `right` on no queue. Asked before anything is looked up: the refusal must not tell what there is.
+    fn entitled(caller: &Principal, right: Right) -> Result<()> {
+        let may = caller.may_anywhere(right);
+        may.then_some(()).ok_or(Error::NotAllowedAnywhere)
+    }
+
+    /// Refuses who has no `right` on the queue of something: it looks `absent`.
+    fn allow(
+        caller: &Principal,
+        right: Right,
+        queue: &Queue,
+        absent: impl Into<Error>,
+    ) -> Result<()> {
+        let may = caller.may(right, &queue.name);
+        may.then_some(()).ok_or_else(|| absent.into())
     }
 
     /// The queues of these numbers, deleted ones included.

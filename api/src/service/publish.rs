@@ -93,7 +93,7 @@ impl Service {
                 return self.create_queue(caller, name).await;
             }
         }
-        Err(self.no_such_queue(caller, name).await)
+        Err(self.no_such_queue(caller, Right::Publish, name).await)
     }
 
     pub(super) fn may_create(&self, caller: &Principal, name: &str) -> bool {

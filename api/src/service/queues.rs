@@ -1,6 +1,6 @@
 //! Queues as resources: list, read, create, change, pause, purge, delete.
 
-use super::{Done, Error, MAX_STALE, Result, Service, unexpected};
+use super::{Done, Error, MANY_QUEUES, MAX_STALE, Result, Service, unexpected};
 use crate::auth::{Principal, Right};
 use quita_storage::backend::{Answer, Call, Expect, Operation, OperationRefused, QueueNumbers};
 use quita_storage::model::{Policy, Queue};
@@ -38,19 +38,35 @@ impl Service {
         after: Option<&str>,
         limit: u32,
     ) -> Result<(Vec<QueueView>, Option<Arc<str>>)> {
-        let queues = self.backend().queues(after, limit).await?;
-        let more = queues.len() as u32 == limit;
-        let next = queues
-            .last()
-            .filter(|_| more)
-            .map(|queue| queue.name.clone());
-        let mut views = Vec::with_capacity(queues.len());
-        for queue in queues {
-            if caller.may(Right::Read, &queue.name) {
-                let numbers = self.backend().numbers(queue.uid, None).await?;
-                let queue = Arc::new(queue);
-                views.push(QueueView { queue, numbers });
+        Self::entitled(caller, Right::Read)?;
+        let wanted = limit + 1;
+        let at_once = if caller.may_everywhere(Right::Read) {
+            wanted
+        } else {
+            MANY_QUEUES
+        };
+        let mut visible: Vec<Queue> = Vec::new();
+        let mut after = after.map(Arc::<str>::from);
+        while visible.len() < wanted as usize {
+            let queues = self.backend().queues(after.as_deref(), at_once).await?;
+            let more = queues.len() as u32 == at_once;
+            after = queues.last().map(|queue| queue.name.clone());
+            let may_read = |queue: &Queue| caller.may(Right::Read, &queue.name);
+            visible.extend(queues.into_iter().filter(may_read));
+            if !more {
+                break;
             }
+        }
+        let more = visible.len() > limit as usize;
+        visible.truncate(limit as usize);
+        // The next page begins behind a name that the caller may know.
+        let last = visible.last().filter(|_| more);
+        let next = last.map(|queue| queue.name.clone());
+        let mut views = Vec::with_capacity(visible.len());
+        for queue in visible {
+            let numbers = self.backend().numbers(queue.uid, None).await?;
+            let queue = Arc::new(queue);
+            views.push(QueueView { queue, numbers });
         }
         Ok((views, next))
     }
@@ -63,7 +79,15 @@ impl Service {
             let numbers = self.backend().numbers(queue.uid, None).await?;
             return Ok(QueueView { queue, numbers });
         }
-        Err(self.no_such_queue(caller, name).await)
+        Err(self.no_such_queue(caller, Right::Read, name).await)
+    }
+
+    /// A queue as it is after a change, for whoever made it.
+    async fn changed(&self, name: &str) -> Result<QueueView> {
+        let absent = Error::QueueNotFound { nearest: None };
+        let queue = self.catalog.look(name).await?.ok_or(absent)?;
+        let numbers = self.backend().numbers(queue.uid, None).await?;
+        Ok(QueueView { queue, numbers })
     }
 
     /// Creates the queue or replaces its policy; says whether it was created.
@@ -76,7 +100,7 @@ impl Service {
         precondition: Precondition,
     ) -> Result<(QueueView, bool)> {
         if !caller.may(Right::Manage, name) {
-            return Err(self.no_such_queue(caller, name).await);
+            return Err(self.no_such_queue(caller, Right::Manage, name).await);
         }
         let expect = match precondition {
             Precondition::None => Expect::Anything,
@@ -92,7 +116,7 @@ impl Service {
         if expect == Expect::Absent && !created {
             return Err(OperationRefused::VersionMismatch.into());
         }
-        Ok((self.queue(caller, name).await?, created))
+        Ok((self.changed(name).await?, created))
     }
 
     /// Changes the policy by `change`; repeated when somebody else changed it meanwhile, unless a version is required.
@@ -113,7 +137,7 @@ impl Service {
                 None
             };
             let Some(queue) = found else {
-                return Err(self.no_such_queue(caller, name).await.into());
+                return Err(self.no_such_queue(caller, Right::Manage, name).await.into());
             };
             let met = match precondition {
                 Precondition::None | Precondition::Exists => true,
@@ -126,7 +150,7 @@ impl Service {
             let policy = change(Policy::clone(&queue.policy))?;
             let expect = Expect::Version(queue.version);
             match self.write_queue(call, name, policy, expect).await {
-                Ok(_) => return Ok(self.queue(caller, name).await?),
+                Ok(_) => return Ok(self.changed(name).await?),
                 Err(Error::Operation(OperationRefused::VersionMismatch)) => {}
                 Err(refused) => return Err(refused.into()),
             }
@@ -174,7 +198,7 @@ impl Service {
             paused,
         };
         let (_, repeated) = self.operate(call, operation).await?;
-        let view = self.queue(caller, name).await?;
+        let view = self.changed(name).await?;
         self.coalescer.wakeup().all(queue.uid);
         Ok(Done::new(view, repeated))
     }
@@ -189,7 +213,7 @@ impl Service {
     ) -> Result<Done<i64>> {
         let queue = self.queue_for(caller, Right::Manage, name).await?;
         if dead_letters && !caller.may(Right::Discard, name) {
-            return Err(self.no_such_queue(caller, name).await);
+            return Err(self.no_such_queue(caller, Right::Discard, name).await);
         }
         let operation = Operation::Purge {
             queue: queue.uid,

@@ -202,7 +202,7 @@ impl Service {
                 return Ok(None);
             }
         }
-        Err(self.no_such_queue(caller, name).await)
+        Err(self.no_such_queue(caller, Right::Consume, name).await)
     }
 
     fn nothing(&self, paused: bool) -> Got {

@@ -37,10 +37,10 @@ impl Service {
         call: &Call,
         plan: RedrivePlan,
     ) -> Result<Done<RedriveView>> {
-        let selected = self.selection(caller, plan.selection).await?;
-        if !caller.may(right_to(plan.action), &selected.queue.name) {
-            return Err(OperationRefused::SelectionNotFound.into());
-        }
+        let (right, absent) = (right_to(plan.action), OperationRefused::SelectionNotFound);
+        Self::entitled(caller, right)?;
+        let selected = self.find_selection(plan.selection).await?;
+        Self::allow(caller, right, &selected.queue, absent)?;
         let operation = Operation::StartRedrive(Box::new(plan));
         self.operate_redrive(call, operation, selected.queue).await
     }
@@ -53,10 +53,12 @@ impl Service {
         id: RedriveId,
         steer: Steer,
     ) -> Result<Done<RedriveView>> {
-        let RedriveView { redrive, queue, .. } = self.redrive(caller, id).await?;
-        if !caller.may(right_to(redrive.plan.action), &queue.name) {
-            return Err(OperationRefused::RedriveNotFound.into());
-        }
+        // Which of the two it takes, the redrive says: who has one of them must not learn from the answer that it is there.
+        Self::entitled(caller, Right::Redrive)
+            .or_else(|_| Self::entitled(caller, Right::Discard))?;
+        let (redrive, queue) = self.find_redrive(id).await?;
+        let right = right_to(redrive.plan.action);
+        Self::allow(caller, right, &queue, OperationRefused::RedriveNotFound)?;
         let operation = Operation::SteerRedrive { id, steer };
         self.operate_redrive(call, operation, queue).await
     }
@@ -79,14 +81,22 @@ impl Service {
 
     /// One redrive as it is now.
     pub async fn redrive(&self, caller: &Principal, id: RedriveId) -> Result<RedriveView> {
+        let (redrive, queue) = self.find_redrive(id).await?;
+        Self::allow(
+            caller,
+            Right::Read,
+            &queue,
+            OperationRefused::RedriveNotFound,
+        )?;
+        Ok(self.seen(redrive, queue))
+    }
+
+    async fn find_redrive(&self, id: RedriveId) -> Result<(Redrive, Arc<Queue>)> {
         let absent = || Error::from(OperationRefused::RedriveNotFound);
         let redrive = self.backend().redrive(id).await?.ok_or_else(absent)?;
         let queue = self.catalog.by_uid(redrive.queue).await?;
         let (queue, _) = queue.ok_or_else(absent)?;
-        if !caller.may(Right::Read, &queue.name) {
-            return Err(absent());
-        }
-        Ok(self.seen(redrive, queue))
+        Ok((redrive, queue))
     }
 
     /// A page of redrives, the youngest first, older than `before`; and whether there are more.

@@ -101,7 +101,7 @@ impl Service {
     async fn queue_to_edit(&self, caller: &Principal, name: &str) -> Result<Arc<Queue>> {
         let queue = self.queue_for(caller, Right::Redrive, name).await?;
         if !caller.may(Right::Payload, name) {
-            return Err(self.no_such_queue(caller, name).await);
+            return Err(self.no_such_queue(caller, Right::Payload, name).await);
         }
         Ok(queue)
     }

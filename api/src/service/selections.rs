@@ -53,13 +53,18 @@ impl Service {
 
     /// A selection as it was frozen, as long as it is remembered.
     pub async fn selection(&self, caller: &Principal, id: SelectionId) -> Result<SelectionView> {
+        Self::entitled(caller, Right::Read)?;
+        let view = self.find_selection(id).await?;
+        let absent = OperationRefused::SelectionNotFound;
+        Self::allow(caller, Right::Read, &view.queue, absent)?;
+        Ok(view)
+    }
+
+    pub(super) async fn find_selection(&self, id: SelectionId) -> Result<SelectionView> {
         let absent = || Error::from(OperationRefused::SelectionNotFound);
         let selection = self.backend().selection(id).await?.ok_or_else(absent)?;
         let queue = self.catalog.by_uid(selection.queue).await?;
         let (queue, _) = queue.ok_or_else(absent)?;
-        if !caller.may(Right::Read, &queue.name) {
-            return Err(absent());
-        }
         Ok(SelectionView {
             selection,
             queue,

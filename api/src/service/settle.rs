@@ -33,6 +33,7 @@ impl Service {
         caller: &Principal,
         settlements: Vec<Settlement<'_>>,
     ) -> Result<Vec<Result<SettledMessage>>> {
+        Self::entitled(caller, Right::Consume)?;
         let mut results: Vec<Option<Result<SettledMessage>>> =
             Vec::with_capacity(settlements.len());
         let mut items = Vec::with_capacity(settlements.len());
@@ -109,9 +110,7 @@ impl Service {
             Some((queue, _)) => queue,
             None => return Err(Error::ReceiptFromBeforeRestore),
         };
-        if !caller.may(Right::Consume, &queue.name) {
-            return Err(Error::MessageNotFound);
-        }
+        Self::allow(caller, Right::Consume, &queue, Error::MessageNotFound)?;
         let chance = match settlement.action {
             Action::Nack { .. } => super::chance::chance(),
             _ => 0.0,
