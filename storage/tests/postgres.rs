@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use bytes::Bytes;
+use quita_storage::audit::AuditQuery;
 use quita_storage::backend::{
     Answer, Backend, Batch, Call, Expect, Keep, Operation, Publish, Published, Receive, Received,
     RequestId, Settle, SettleOutcome,
@@ -11,7 +12,7 @@ use quita_storage::backend::{
 use quita_storage::dead_letters::SelectionId;
 use quita_storage::error::StoreError;
 use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
-use quita_storage::redrives::{BulkAction, RedrivePlan};
+use quita_storage::redrives::{BulkAction, RedriveId, RedrivePlan, RedriveState};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use quita_tests::postgres::{Database, database};
 use std::collections::{HashMap, HashSet};
@@ -640,6 +641,117 @@ async fn a_publish_answered_after_a_purge_is_there() {
         numbers,
         "clearing moves no number"
     );
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+/// Buries `count` messages of a queue, a hundred at a time.
+async fn bury(store: &Store, queue: &Arc<Queue>, count: u64) {
+    for _ in 0..count.div_ceil(100) {
+        let publishes = (0..100).map(|body| message(queue, None, body)).collect();
+        let batch = Batch {
+            publishes,
+            ..Batch::default()
+        };
+        store.apply(&batch, None).await.unwrap();
+        let outcome = store.apply(&receive(queue, 100, 30_000), None).await;
+        let mut outcome = outcome.unwrap();
+        let Some(Received::Messages(taken)) = outcome.receives.pop() else {
+            panic!("nothing received");
+        };
+        let settles = taken.iter().map(|taken| {
+            let message = &taken.message;
+            let nack = Action::Nack {
+                failure: Failure::default(),
+                delay_ms: None,
+                permanent: true,
+            };
+            settle(
+                queue,
+                message.envelope.id,
+                message.life.fence,
+                outcome.now,
+                nack,
+            )
+        });
+        let batch = Batch {
+            settles: settles.collect(),
+            ..Batch::default()
+        };
+        store.apply(&batch, None).await.unwrap();
+    }
+}
+
+/// Three replicas step one bulk decision while more messages die: each selected one is moved once, by one of them, and none
+/// that died since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_share_a_bulk_decision_and_move_each_message_once() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 3).await;
+    let queue = queue(&stores[0], "orders", Policy::default()).await;
+    bury(&stores[0], &queue, 3_000).await;
+    let plan = select(&stores[1], queue.uid).await.unwrap();
+    assert_eq!(plan.expected_count, 3_000);
+    let start = Operation::StartRedrive(Box::new(plan));
+    let operated = stores[0].operate(&Call::by("op"), start, None).await;
+    let Answer::Redrive { id } = operated.unwrap().answer else {
+        panic!("no redrive");
+    };
+    let dying = tokio::spawn({
+        let (store, queue) = (stores[0].clone(), queue.clone());
+        async move { bury(&store, &queue, 500).await }
+    });
+    let steps = stores.iter().cloned().map(|store| {
+        tokio::spawn(async move {
+            let mut steps = 0;
+            loop {
+                let stepped = store.step_redrives(None).await.unwrap();
+                steps += u32::from(stepped.stepped);
+                match stepped.next_at {
+                    None => return steps,
+                    Some(at) if at > stepped.now => {
+                        let wait = (at - stepped.now).clamp(1, 50) as u64;
+                        tokio::time::sleep(Duration::from_millis(wait)).await;
+                    }
+                    Some(_) => {}
+                }
+            }
+        })
+    });
+    let steps: Vec<_> = steps.collect();
+    let mut made = 0;
+    for steps in steps {
+        made += steps.await.unwrap();
+    }
+    dying.await.unwrap();
+    let redrive = stores[2].redrive(RedriveId(id)).await.unwrap().unwrap();
+    assert_eq!(redrive.state, RedriveState::Done, "{redrive:?}");
+    assert_eq!((redrive.moved, redrive.skipped.total()), (3_000, 0));
+    assert!((6..=7).contains(&made), "{made} steps");
+    let mut query = AuditQuery {
+        redrive: Some(redrive.id),
+        action: Some("redrive".into()),
+        limit: 500,
+        ..AuditQuery::default()
+    };
+    let (mut moved, mut rows) = (HashSet::new(), 0);
+    loop {
+        let page = stores[1].audit(&query).await.unwrap();
+        rows += page.entries.len();
+        moved.extend(page.entries.iter().filter_map(|row| row.message));
+        query.after = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!((rows, moved.len()), (3_000, 3_000));
+    let counts = stores[0].numbers(queue.uid, None).await.unwrap().counts;
+    assert_eq!(counts.imbalance(), 0, "{counts:?}");
+    assert_eq!(counts.redriven, 3_000);
     for store in stores {
         store.close().await;
     }

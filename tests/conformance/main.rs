@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on has to stop")]
 
 mod attempts;
+mod audit;
 mod batches;
 mod browse;
 mod dead_letters;
@@ -23,4 +24,5 @@ mod queues;
 mod redrives;
 mod request_ids;
 mod retention;
+mod selections;
 mod time;
