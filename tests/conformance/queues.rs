@@ -279,6 +279,8 @@ fn key(id: &str, first_byte: u8) -> KeyRecord {
         scope: "admin".into(),
         created_at: 5,
         revoked_at: None,
+        expires_at: None,
+        last_used_at: None,
     }
 }
 
@@ -305,6 +307,35 @@ async fn a_key_is_stored_as_given(f: &Fixture) {
     );
     let keys = f.backend.keys().await.unwrap();
     assert_eq!(keys, [key("k1", 1), key("k2", 2)]);
+}
+
+/// Keys – a successor is stored and the old one ends, both or neither; the last use only moves on.
+async fn a_key_is_rotated_and_its_use_noted(f: &Fixture) {
+    let (backend, call) = (&f.backend, Call::by("test"));
+    let rotate = async |id: &str, ends_at, new: KeyRecord| {
+        backend.rotate_key(&call, id, ends_at, new).await.unwrap()
+    };
+    assert!(!rotate("k1", 90, key("k2", 2)).await);
+    assert!(backend.add_key(&call, key("k1", 1), false).await.unwrap());
+    assert!(rotate("k1", 90, key("k2", 2)).await);
+    assert!(!rotate("k1", 50, key("k2", 3)).await);
+    // It never ends later than it would have.
+    assert!(rotate("k1", 95, key("k3", 3)).await);
+    let used = |at| [("k2".into(), at), ("nobody".into(), at)];
+    backend.touch_keys(&used(60_000)).await.unwrap();
+    backend.touch_keys(&used(0)).await.unwrap();
+    let old = KeyRecord {
+        expires_at: Some(90),
+        ..key("k1", 1)
+    };
+    let used = KeyRecord {
+        last_used_at: Some(60_000),
+        ..key("k2", 2)
+    };
+    assert_eq!(backend.keys().await.unwrap(), [old, used, key("k3", 3)]);
+    assert!(backend.revoke_key(&call, "k1", None).await.unwrap());
+    assert!(!rotate("k1", 10, key("k4", 4)).await);
+    assert_eq!(backend.keys().await.unwrap().len(), 3);
 }
 
 /// Keys – revoked once, and listed with the time.
@@ -367,6 +398,7 @@ on_every_store![
     queues_are_listed_by_name,
     an_empty_queue_counts_zero,
     a_key_is_stored_as_given,
+    a_key_is_rotated_and_its_use_noted,
     a_key_is_revoked_once,
     an_open_store_is_well,
 ];

@@ -9,6 +9,7 @@ mod dead_letters;
 mod discards;
 mod edits;
 mod groups;
+mod keys;
 mod messages;
 mod meta;
 mod publish;

@@ -123,7 +123,11 @@ fn place(
 ) -> Result<KeyPlace, FirstKeyError> {
     let good = |key: &ApiKey| {
         keys.iter().any(|k| {
-            *k.id == *key.id() && k.secret_hash == key.secret_hash() && k.revoked_at.is_none()
+            *k.id == *key.id()
+                && k.secret_hash == key.secret_hash()
+                && k.revoked_at.is_none()
+                && k.expires_at
+                    .is_none_or(|at| quita_storage::clock::wall() < at)
         })
     };
     if let Some(key) = given {

@@ -11,7 +11,7 @@ use std::fmt;
 
 const PREFIX: &[u8] = b"qta_";
 /// Characters of the public part: 60 random bits.
-pub(super) const ID: usize = 12;
+pub const ID: usize = 12;
 /// Characters of the secret: 62^43 > 2^256.
 const SECRET: usize = 43;
 /// Characters of the checksum: 62^6 > 2^32.
@@ -41,6 +41,10 @@ impl ApiKey {
         let (mut id, mut secret) = ([0u8; ID], [0u8; 32]);
         OsRng.try_fill_bytes(&mut id).ok()?;
         OsRng.try_fill_bytes(&mut secret).ok()?;
+        Self::assemble(id, secret)
+    }
+
+    fn assemble(id: [u8; ID], secret: [u8; 32]) -> Option<Self> {
         let mut text = Vec::with_capacity(LENGTH);
         text.extend_from_slice(PREFIX);
         text.extend(id.iter().map(|b| BASE32[usize::from(b & 31)]));
@@ -49,6 +53,13 @@ impl ApiKey {
         let sum = checksum(&text);
         text.extend(sum);
         Self::parse(std::str::from_utf8(&text).ok()?)
+    }
+
+    /// A new key whose public part is made of `seed`, so that a call that is repeated is recognised by it.
+    pub fn generate_for(seed: [u8; ID]) -> Option<Self> {
+        let mut secret = [0u8; 32];
+        OsRng.try_fill_bytes(&mut secret).ok()?;
+        Self::assemble(seed, secret)
     }
 
     /// `None` for anything that is not a whole key.

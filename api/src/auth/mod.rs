@@ -15,7 +15,7 @@ pub mod scope;
 #[cfg(test)]
 mod tests;
 
-pub use key::ApiKey;
+pub use key::{ApiKey, ID as KEY_ID};
 pub use principal::Principal;
 pub use scope::{Right, Scopes};
 
@@ -24,8 +24,10 @@ use jwt::{Now, Refused, Tokens};
 use parking_lot::RwLock;
 use quita_storage::backend::{Backend, KeyRecord};
 use quita_storage::error::Result as StoreResult;
+use quita_storage::model::Millis;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
@@ -36,6 +38,8 @@ pub const REFRESH: Duration = Duration::from_millis(1_500);
 
 /// The scope of the first key: every right on every queue.
 pub const ADMIN: &str = "admin";
+
+const MINUTE_MS: Millis = 60_000;
 
 /// How often a wait looks at the clock again, which may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -63,6 +67,16 @@ struct Known {
     secret_hash: [u8; 32],
     revoked: bool,
     principal: Principal,
+    /// As the store has it.
+    noted_use: Millis,
+    /// The beginning of the minute of the last use; 0 = never.
+    last_use: AtomicI64,
+}
+
+impl Known {
+    fn is_good(&self, now: Millis) -> bool {
+        !self.revoked && self.principal.expires_at.is_none_or(|at| now < at)
+    }
 }
 
 type Keys = HashMap<[u8; key::ID], Known>;
@@ -102,6 +116,13 @@ impl Authenticator {
         let keys = self.backend.keys().await?;
         let keys: Arc<Keys> = Arc::new(keys.into_iter().filter_map(known).collect());
         let before = std::mem::replace(&mut *self.keys.write(), keys.clone());
+        for (id, known) in before.iter() {
+            // What could not be noted yet is noted with the next ones.
+            if let Some(now) = keys.get(id) {
+                let last_use = known.last_use.load(Relaxed);
+                now.last_use.fetch_max(last_use, Relaxed);
+            }
+        }
         let is_good = |keys: &Keys, id| keys.get(id).is_some_and(|known: &Known| !known.revoked);
         if before
             .keys()
@@ -112,11 +133,29 @@ impl Authenticator {
         Ok(())
     }
 
+    /// Tells the store when keys were last used: all of them at once, each at most once a minute.
+    pub async fn note_use(&self) -> StoreResult<()> {
+        let keys = self.keys.read().clone();
+        let used: Vec<(Arc<str>, Millis)> = keys
+            .values()
+            .map(|known| (known, known.last_use.load(Relaxed)))
+            .filter(|(known, last_use)| *last_use > known.noted_use)
+            .map(|(known, last_use)| (known.principal.id.clone(), last_use))
+            .collect();
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.backend.touch_keys(&used).await
+    }
+
     /// Renews the copy of the keys again and again. Never returns. While the store cannot be read the last copy counts:
     /// a store that cannot be read does nothing for anybody anyway.
     pub async fn run_refresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep(REFRESH).await;
+            if let Err(error) = self.note_use().await {
+                tracing::warn!(%error, "could not note when API keys were used");
+            }
             if let Err(error) = self.refresh().await {
                 tracing::warn!(%error, "could not read the API keys again");
             }
@@ -189,11 +228,18 @@ impl Authenticator {
         let parts = key::split(text)?;
         let keys = self.keys.read().clone();
         let known = keys.get(parts.id);
-        // Unknown, wrong and revoked do the same work: one hash, one comparison.
+        // Unknown, wrong, expired and revoked do the same work: one hash, one comparison.
         let stored = known.map_or([0; 32], |known| known.secret_hash);
         let same = bool::from(key::hash(parts.secret).ct_eq(&stored));
+        let now = quita_storage::clock::wall();
         match known {
-            Some(known) if same && !known.revoked => Some(known.principal.clone()),
+            Some(known) if same && known.is_good(now) => {
+                let minute = now - now.rem_euclid(MINUTE_MS);
+                if known.last_use.load(Relaxed) < minute {
+                    known.last_use.fetch_max(minute, Relaxed);
+                }
+                Some(known.principal.clone())
+            }
             _ => None,
         }
     }
@@ -212,8 +258,10 @@ fn known(record: KeyRecord) -> Option<([u8; key::ID], Known)> {
         principal: Principal {
             id: record.id,
             scopes,
-            expires_at: None,
+            expires_at: record.expires_at,
         },
+        noted_use: record.last_used_at.unwrap_or(0),
+        last_use: AtomicI64::new(record.last_used_at.unwrap_or(0)),
     };
     Some((id, known))
 }
@@ -226,12 +274,25 @@ fn shown(text: &str) -> Box<str> {
 
 /// An admin key as a store keeps it.
 pub fn admin_record(key: &ApiKey, description: &str) -> KeyRecord {
+    record(key, &Scopes::admin(), description, None)
+}
+
+/// A key as a store keeps it. It ends `expires_in_ms` after now.
+pub fn record(
+    key: &ApiKey,
+    scopes: &Scopes,
+    description: &str,
+    expires_in_ms: Option<Millis>,
+) -> KeyRecord {
+    let now = quita_storage::clock::wall();
     KeyRecord {
         id: key.id().into(),
         secret_hash: key.secret_hash(),
         description: description.into(),
-        scope: ADMIN.into(),
-        created_at: quita_storage::clock::wall(),
+        scope: scopes.to_string().into(),
+        created_at: now,
         revoked_at: None,
+        expires_at: expires_in_ms.map(|ms| now.saturating_add(ms)),
+        last_used_at: None,
     }
 }

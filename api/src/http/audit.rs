@@ -57,6 +57,7 @@ const ACTIONS: &[&str] = &[
     "finish_redrive",
     "create_key",
     "revoke_key",
+    "rotate_key",
     "dead_letter_expired",
 ];
 const ACTOR: TextRule = TextRule::line(0, 256);

@@ -70,9 +70,10 @@ codes! {
     NestingTooDeep = "nesting_too_deep", 400, never, None, "The JSON is nested too deeply", "Nest at most 64 levels, and 128 inside `message`.";
     MissingCredentials = "missing_credentials", 401, never, None, "Credentials are missing", "Send `Authorization: Bearer` and an API key or a token. They are never read from the URL.";
     UnsupportedScheme = "unsupported_scheme", 401, never, None, "The authentication scheme is not supported", "Use the scheme `Bearer`.";
-    InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists and is not revoked.";
+    InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists, is not revoked and has not expired.";
     InvalidToken = "invalid_token", 401, never, None, "The token is not valid", "Get a new token from your issuer. Whoever runs this server can see why with `quita token check`.";
     InsufficientScope = "insufficient_scope", 403, never, None, "The key may not do this anywhere", "Use a key with this right.";
+    WiderThanCaller = "wider_than_caller", 403, never, None, "The key allows more than yours does", "Ask for scopes that your own key has, or use a wider key.";
     NotFound = "not_found", 404, never, None, "There is nothing here", "Check the path or the id. What belongs to others looks absent.";
     QueueNotFound = "queue_not_found", 404, never, None, "No such queue", "Check the name, or create the queue with PUT /v1/queues/{queue}.";
     MethodNotAllowed = "method_not_allowed", 405, never, None, "The method is not allowed here", "Use a method that the Allow header names.";
@@ -82,6 +83,7 @@ codes! {
     CountMismatch = "count_mismatch", 409, never, None, "The selection has another number of messages", "Look at the selection again, and repeat with its `count` as `expected_count`.";
     Expired = "expired", 409, never, None, "The message is past its `expires_at`", "Redrive with a new `expires_in_seconds`.";
     KeysNotUnique = "keys_not_unique", 409, never, None, "Live messages share a key", "Settle, cancel or discard the repeated ones before switching `unique_key` on.";
+    KeyEnded = "key_ended", 409, never, None, "The API key is revoked or has expired", "Make a new key.";
     KeyTaken = "key_taken", 409, never, None, "Another message has this key by now", "Leave it discarded: the key must be unique, and its new message counts.";
     LeaseExpired = "lease_expired", 409, never, None, "The lease is over", "Stop working on it: the message comes again or is a dead letter.";
     LeaseSuperseded = "lease_superseded", 409, never, None, "Another delivery has the message", "Stop working on it. If the effect is `completion_remembered`, the finished work counts.";

@@ -253,6 +253,12 @@ impl Describe {
             .problems(&[Code::NotFound])
     }
 
+    /// The key in the path.
+    pub(crate) fn key(self) -> Self {
+        self.path("key_id", "The key's id: its public part", "k7f2mx3q5sv4")
+            .problems(&[Code::NotFound])
+    }
+
     /// A parameter of the query.
     pub(crate) fn query(
         self,

@@ -208,6 +208,11 @@ impl Incoming {
         RedriveId::parse(&id).ok_or_else(|| OperationRefused::RedriveNotFound.into())
     }
 
+    /// The key that the path names. What cannot be an id names nothing.
+    pub(crate) async fn key_id(&mut self) -> Result<String, Problem> {
+        self.parameter("key_id").await
+    }
+
     /// `If-Match` and `If-None-Match`.
     pub(crate) fn precondition(&self) -> Precondition {
         let if_none_match = self.parts.headers.get(header::IF_NONE_MATCH);

@@ -18,6 +18,7 @@ mod extract;
 mod faults;
 mod fields;
 mod json;
+mod keys;
 mod merge_patch;
 mod messages;
 mod meta;
@@ -149,6 +150,7 @@ pub fn openapi() -> OpenApi {
             tag("messages", "Messages as operators see them"),
             tag("dead letters", "What failed, and what is decided about it"),
             tag("redrives", "Decisions about many dead letters at once"),
+            tag("keys", "API keys: who may do what"),
             tag("audit", "What was done, by whom and why"),
             tag("server", "The server itself"),
         ]))

@@ -18,6 +18,9 @@ impl From<Error> for Problem {
                 format!("There is no queue of this name. Did you mean {name}?"),
             ),
             Error::MessageNotFound => Self::new(Code::NotFound, "There is no message of this id."),
+            Error::KeyNotFound => Self::new(Code::NotFound, "There is no key of this id."),
+            Error::WiderThanCaller => Code::WiderThanCaller.into(),
+            Error::KeyEnded => Code::KeyEnded.into(),
             Error::NotAllowedAnywhere => Code::InsufficientScope.into(),
             Error::RequestIdConflict { id } => Self::at(
                 Code::ClientRequestIdConflict,

@@ -3,8 +3,8 @@
 use super::edge::{Endpoint, open, secured};
 use super::rights::Needs;
 use super::{
-    audit, dead_letters, edit, messages, meta, problems_page, publish, queues, receive, redrives,
-    selections, settle,
+    audit, dead_letters, edit, keys, messages, meta, problems_page, publish, queues, receive,
+    redrives, selections, settle,
 };
 use crate::auth::Right;
 use http::Method;
@@ -22,6 +22,7 @@ const MANAGE: Needs = Needs::One(Right::Manage);
 const REDRIVE: Needs = Needs::One(Right::Redrive);
 const DISCARD: Needs = Needs::One(Right::Discard);
 const AUDIT: Needs = Needs::One(Right::Audit);
+const KEYS: Needs = Needs::One(Right::Keys);
 /// Who changes a message must be allowed to see it.
 const EDIT: Needs = Needs::All(&[Right::Redrive, Right::Payload]);
 /// What is decided says which.
@@ -304,6 +305,29 @@ pub(super) fn routes() -> Vec<Endpoint> {
             redrives::describe_cancel(),
         ),
         secured(GET, "/v1/audit", AUDIT, audit::list, audit::describe()),
+        secured(POST, "/v1/keys", KEYS, keys::make, keys::describe_make()),
+        secured(GET, "/v1/keys", KEYS, keys::list, keys::describe_list()),
+        secured(
+            GET,
+            "/v1/keys/{key_id}",
+            KEYS,
+            keys::read,
+            keys::describe_read(),
+        ),
+        secured(
+            POST,
+            "/v1/keys/{key_id}/rotate",
+            KEYS,
+            keys::rotate,
+            keys::describe_rotate(),
+        ),
+        secured(
+            POST,
+            "/v1/keys/{key_id}/revoke",
+            KEYS,
+            keys::revoke,
+            keys::describe_revoke(),
+        ),
         open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
         open(GET, "/readyz", meta::readyz, meta::describe_readyz()),
         open(

@@ -16,6 +16,12 @@ pub enum Error {
     },
     /// No such message, or not the caller's.
     MessageNotFound,
+    /// No key of this id.
+    KeyNotFound,
+    /// The key allows more than the caller may.
+    WiderThanCaller,
+    /// The key is revoked or over.
+    KeyEnded,
     /// The caller has the right on no queue.
     NotAllowedAnywhere,
     /// The request id belongs to a message with another body.

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`catalog`] (queues by name and by number) → [`publish`] → [`receive`] (the long poll) → [`settle`] →
 //! [`queues`] and [`messages`] (what operators see and decide) → [`dead_letters`] and [`revisions`] (one dead letter at a
-//! time) → [`selections`] and [`redrives`] (many at once) → [`audit`] (what was done). [`error`] is everything that can be
+//! time) → [`selections`] and [`redrives`] (many at once) → [`audit`] (what was done) → [`keys`] (who may). [`error`] is everything that can be
 //! refused.
 //!
 //! Every operation takes the [`Principal`] first and checks its right on the queue itself, so no route can forget to.
@@ -13,6 +13,7 @@ pub mod chance;
 pub mod dead_letters;
 pub mod error;
 pub mod fingerprint;
+pub mod keys;
 pub mod messages;
 pub mod publish;
 pub mod queues;

@@ -38,12 +38,16 @@ pub struct KeyRecord {
     pub secret_hash: [u8; 32],
     /// What it is for.
     pub description: Arc<str>,
-    /// What it may do; `admin` alone at this step.
+    /// What it may do.
     pub scope: Arc<str>,
     /// When it was made.
     pub created_at: Millis,
     /// When it was revoked.
     pub revoked_at: Option<Millis>,
+    /// When it ends by itself; `None` = never.
+    pub expires_at: Option<Millis>,
+    /// The minute in which it was last used, as its beginning; `None` = never yet.
+    pub last_used_at: Option<Millis>,
 }
 
 /// What a store says about itself at open.
@@ -185,6 +189,19 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Revokes a key and writes its audit row; `false` when there is none of this id that is not revoked.
     async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool>;
+
+    /// Stores `new` beside the key `id`, which ends at `ends_at` unless it does sooner, and writes one audit row. `false`, and
+    /// nothing is done, when there is no key `id` that is not revoked, or there is one of the new id already.
+    async fn rotate_key(
+        &self,
+        call: &Call,
+        id: &str,
+        ends_at: Millis,
+        new: KeyRecord,
+    ) -> Result<bool>;
+
+    /// Notes when keys were last used; an earlier time than the one that is known changes nothing. Writes no audit row.
+    async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()>;
 
     /// What the store said at open.
     fn facts(&self) -> &Facts;

@@ -141,6 +141,18 @@ impl Backend for Gated {
     async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
         self.inner.revoke_key(call, id, now).await
     }
+    async fn rotate_key(
+        &self,
+        call: &Call,
+        id: &str,
+        ends_at: Millis,
+        new: KeyRecord,
+    ) -> Result<bool> {
+        self.inner.rotate_key(call, id, ends_at, new).await
+    }
+    async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
+        self.inner.touch_keys(used).await
+    }
     fn facts(&self) -> &Facts {
         self.inner.facts()
     }

@@ -146,7 +146,10 @@ impl Backend for Memory {
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        Ok(self.state.lock().api_keys.values().cloned().collect())
+        let mut keys: Vec<_> = self.state.lock().api_keys.values().cloned().collect();
+        // By id already: a stable sort leaves those of one time in that order.
+        keys.sort_by_key(|key| key.created_at);
+        Ok(keys)
     }
 
     async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
@@ -180,6 +183,38 @@ impl Backend for Memory {
             now,
         );
         Ok(true)
+    }
+
+    async fn rotate_key(
+        &self,
+        call: &Call,
+        id: &str,
+        ends_at: Millis,
+        new: KeyRecord,
+    ) -> Result<bool> {
+        let mut state = self.state.lock();
+        let taken = state.api_keys.contains_key(&new.id);
+        let now = state.clock.now(None);
+        let old = state.api_keys.get_mut(id);
+        let Some(old) = old.filter(|key| key.revoked_at.is_none() && !taken) else {
+            return Ok(false);
+        };
+        let ends_at = old.expires_at.map_or(ends_at, |at| at.min(ends_at));
+        old.expires_at = Some(ends_at);
+        let trail = Trail::key_rotated(id, ends_at, &new);
+        state.audit(call, "rotate_key", On::default(), trail, now);
+        state.api_keys.insert(new.id.clone(), new);
+        Ok(true)
+    }
+
+    async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
+        let mut state = self.state.lock();
+        for (id, at) in used {
+            if let Some(key) = state.api_keys.get_mut(id) {
+                key.last_used_at = key.last_used_at.max(Some(*at));
+            }
+        }
+        Ok(())
     }
 
     fn facts(&self) -> &Facts {

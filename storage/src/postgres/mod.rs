@@ -284,6 +284,20 @@ impl Backend for Postgres {
         self.end_key(call, id, now).await
     }
 
+    async fn rotate_key(
+        &self,
+        call: &Call,
+        id: &str,
+        ends_at: Millis,
+        new: KeyRecord,
+    ) -> Result<bool> {
+        self.replace_key(call, id, ends_at, &new).await
+    }
+
+    async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
+        self.note_key_use(used).await
+    }
+
     fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -41,6 +41,7 @@ const ALL: &[&str] = &[
     due::OVER_AGED,
     groups::LARGEST,
     keys::REVOKE,
+    keys::ROTATE,
     lane::FENCE,
     lane::OPEN_MARK,
     maintenance::ANYTHING_LEFT,
@@ -180,11 +181,12 @@ const FAMILIES: &[&[&str]] = &[
     &selections::RECORDED,
 ];
 
-/// Reads a small table from end to end, seldom, and says so where it is: all keys; which trash is the oldest; marks of
+/// Reads a small table from end to end, seldom, and says so where it is: all keys; which of them were used; which trash is the oldest; marks of
 /// connections long gone.
 const WHOLE_TABLES: &[&str] = &[
     keys::ADD,
     keys::ALL,
+    keys::TOUCH,
     maintenance::DROP_MARKS,
     maintenance::OLDEST_TRASH,
 ];

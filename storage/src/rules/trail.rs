@@ -3,7 +3,7 @@
 use super::Message;
 use super::operate::Act;
 use crate::backend::KeyRecord;
-use crate::model::{Place, Policy};
+use crate::model::{Millis, Place, Policy};
 use crate::redrives::{BulkAction, Redrive};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -71,9 +71,13 @@ impl Trail {
 
     /// Of a key that was made.
     pub fn key_created(key: &KeyRecord) -> Self {
-        let now =
-            json!({"key_id": &*key.id, "scope": &*key.scope, "description": &*key.description});
-        Self::new(None, Some(&now))
+        Self::new(None, Some(&made(key)))
+    }
+
+    /// Of a key that gets a successor and ends itself.
+    pub fn key_rotated(id: &str, ends_at: Millis, new: &KeyRecord) -> Self {
+        let old = json!({"key_id": id, "expires_at_ms": ends_at});
+        Self::new(Some(&old), Some(&made(new)))
     }
 
     /// Of a key that was revoked.
@@ -86,6 +90,15 @@ impl Trail {
     pub fn redrive(before: Option<&Redrive>, after: &Redrive) -> Self {
         Self::new(before.map(redrive).as_ref(), Some(&redrive(after)))
     }
+}
+
+fn made(key: &KeyRecord) -> Value {
+    let mut said =
+        json!({"key_id": &*key.id, "scope": &*key.scope, "description": &*key.description});
+    if let (Some(at), Some(members)) = (key.expires_at, said.as_object_mut()) {
+        members.insert("expires_at_ms".into(), at.into());
+    }
+    said
 }
 
 fn message(message: &Message) -> Value {

@@ -417,6 +417,24 @@ impl Backend for Sqlite {
             .await
     }
 
+    async fn rotate_key(
+        &self,
+        call: &Call,
+        id: &str,
+        ends_at: Millis,
+        new: KeyRecord,
+    ) -> Result<bool> {
+        let (call, id) = (call.clone(), id.to_owned());
+        self.with_writer(move |writer| writer.rotate_key(&call, &id, ends_at, &new))
+            .await
+    }
+
+    async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
+        let used = used.to_vec();
+        self.with_writer(move |writer| writer.touch_keys(&used))
+            .await
+    }
+
     fn facts(&self) -> &Facts {
         &self.facts
     }

@@ -172,7 +172,7 @@ async fn every_operation_for_everybody() {
         }
     }
     assert!(
-        cells >= 40 * 22 * 3 && open > 200,
+        cells >= 45 * 22 * 3 && open > 200,
         "{cells} cells, {open} open"
     );
     println!("{cells} cells, {open} of them open");

@@ -73,6 +73,15 @@ async fn redrive(client: &Client, object: Object) -> String {
     path
 }
 
+/// Path of a key that may no more than make keys.
+async fn key(client: &Client, object: Object) -> String {
+    if object == Object::Absent {
+        return "/v1/keys/aaaaaaaaaaaa".into();
+    }
+    let made = client.ok("/v1/keys", json!({"scopes": ["keys"]})).await;
+    format!("/v1/keys/{}", made["key_id"].as_str().unwrap())
+}
+
 fn row(method: &'static str, path: impl Into<String>, body: Value) -> Row {
     Row {
         method,
@@ -246,6 +255,22 @@ async fn decision(client: &Client, operation: &str, object: Object) -> Option<Ro
             by_object(row("POST", format!("{path}/{word}"), reason))
         }
         "listAudit" => global("/v1/audit"),
+        "createKey" => Row {
+            method: "POST",
+            body: json!({"scopes": ["keys"]}),
+            changes: true,
+            ..global("/v1/keys")
+        },
+        "listKeys" => global("/v1/keys"),
+        "getKey" => row("GET", key(client, object).await, Value::Null),
+        "rotateKey" => {
+            let path = key(client, object).await;
+            row("POST", format!("{path}/rotate"), Value::Null)
+        }
+        "revokeKey" => {
+            let path = key(client, object).await;
+            row("POST", format!("{path}/revoke"), reason)
+        }
         _ => return None,
     };
     Some(row)

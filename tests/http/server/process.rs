@@ -43,6 +43,34 @@ fn a_first_start_keeps_everything_private_and_a_signal_ends_it_with_0() {
 }
 
 #[test]
+fn keys_are_made_rotated_and_revoked_in_the_store_itself() {
+    let folder = TempDir::new().unwrap();
+    let key = |arguments: &[&str]| output(folder.path(), &[&["key"], arguments].concat());
+    let scopes = ["--scope", "read:a*", "--scope", "publish:a1"];
+    let (done, made, why) = key(&[&["create", "--expires", "90d"], &scopes[..]].concat());
+    assert!(done && made.starts_with("qta_"), "{why}");
+    let id = &made[4..16];
+    let listed = key(&["list"]).1;
+    assert!(
+        listed.contains("good     publish:a1 read:a*  ends 2"),
+        "{listed}"
+    );
+    assert!(listed.contains("used never"), "{listed}");
+    let (done, next, why) = key(&["rotate", id, "--overlap", "0s"]);
+    assert!(
+        done && next.starts_with("qta_") && next[4..16] != *id,
+        "{why}"
+    );
+    let listed = key(&["list"]).1;
+    assert!(listed.contains(&format!("{id}  expired")), "{listed}");
+    assert!(!key(&["rotate", id]).0);
+    assert!(key(&["revoke", &next[4..16], "--reason", "was in a log"]).0);
+    let (done, _, why) = key(&["create", "--scope", "reed"]);
+    assert!(!done && why.contains("the nearest is read"), "{why}");
+    assert!(!key(&["create", "--expires", "soon"]).0);
+}
+
+#[test]
 fn a_second_server_on_one_file_is_refused_in_a_sentence() {
     let folder = TempDir::new().unwrap();
     let _first = Process::start(folder.path(), &[]);

@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod dead_letter;
 pub mod detail;
+pub mod key;
 pub mod message;
 pub mod publish;
 pub mod queue;

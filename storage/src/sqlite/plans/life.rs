@@ -349,10 +349,18 @@ pub(super) async fn live(store: Arc<dyn Backend>) {
         scope: "admin".into(),
         created_at: 0,
         revoked_at: None,
+        expires_at: None,
+        last_used_at: None,
     };
     let call = Call::by("admin");
+    let next = KeyRecord {
+        id: "l".into(),
+        ..key.clone()
+    };
     assert!(store.add_key(&call, key, true).await.unwrap());
+    assert!(store.rotate_key(&call, "k", 9, next).await.unwrap());
+    store.touch_keys(&[("k".into(), 1)]).await.unwrap();
     assert!(store.revoke_key(&call, "k", None).await.unwrap());
-    assert_eq!(store.keys().await.unwrap().len(), 1);
+    assert_eq!(store.keys().await.unwrap().len(), 2);
     store.check().await.unwrap();
 }
