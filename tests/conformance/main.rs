@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on has to stop")]
 
+mod api_keys;
 mod attempts;
 mod audit;
 mod batches;

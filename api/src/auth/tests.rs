@@ -192,3 +192,39 @@ async fn a_wait_ends_when_the_token_does() {
     assert!(began.elapsed() >= Duration::from_millis(95));
     assert!(futures_util::poll!(Box::pin(auth.until_refused(&ends(60_000)))).is_pending());
 }
+
+#[tokio::test]
+async fn the_last_use_is_written_once_a_minute_and_not_by_the_request() {
+    let (backend, key, auth) = with_a_key().await;
+    let header = format!("Bearer {}", key.reveal());
+    let noted = async || backend.keys().await.unwrap()[0].last_used_at;
+    for _ in 0..3 {
+        ask(&auth, header.as_bytes()).await.unwrap();
+    }
+    assert_eq!(noted().await, None);
+    auth.note_use().await.unwrap();
+    let at = noted().await.unwrap();
+    assert_eq!(at % MINUTE_MS, 0);
+    auth.refresh().await.unwrap();
+    ask(&auth, header.as_bytes()).await.unwrap();
+    auth.note_use().await.unwrap();
+    // Unless the minute is over just now.
+    let now = quita_storage::clock::wall();
+    assert!(noted().await == Some(at) || now - at < 2 * MINUTE_MS);
+}
+
+#[tokio::test]
+async fn an_expired_key_is_not_known() {
+    let (key, backend) = (ApiKey::generate().unwrap(), memory::open());
+    let short = record(&key, &Scopes::admin(), "short", Some(50));
+    backend
+        .add_key(&Call::by("server"), short, false)
+        .await
+        .unwrap();
+    let auth = Authenticator::load(backend).await.unwrap();
+    let header = format!("Bearer {}", key.reveal());
+    let who = ask(&auth, header.as_bytes()).await.unwrap();
+    assert_eq!(auth.until_refused(&who).await, AuthFailure::InvalidKey);
+    let failure = ask(&auth, header.as_bytes()).await.unwrap_err();
+    assert_eq!(failure, AuthFailure::InvalidKey);
+}
