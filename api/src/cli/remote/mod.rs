@@ -42,6 +42,9 @@ use output::{Out, OutputArgs};
 use profile::Connection;
 use std::process::ExitCode;
 
+pub(super) use output::talk;
+pub(super) use visible::visible;
+
 /// What all these commands end with.
 pub(super) const EXIT_CODES: &str = "\
 EXIT CODES
