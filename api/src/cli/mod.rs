@@ -16,7 +16,7 @@ use std::process::ExitCode;
 ///
 /// Without a command it serves; `quita serve --help` explains every setting.
 #[derive(Parser)]
-#[command(name = "quita", version, args_conflicts_with_subcommands = true)]
+#[command(name = "quita", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -70,6 +70,9 @@ enum Shell {
     Zsh,
     Fish,
 }
+
+/// What stands below the help of all commands.
+const ENVIRONMENT: &str = remote::SURROUNDINGS;
 
 /// Whom to ask.
 #[derive(Args)]

@@ -14,7 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::io::{BufRead, Read};
 
-pub(super) const EXAMPLES: &str = "EXAMPLES
+pub(super) const EXAMPLES: &str = concat!(
+    "EXAMPLES
   quita audit
   quita audit --queue charges --action discard --from 7d
   quita audit --message msg_02mx3k8s9qv40 --order oldest
@@ -22,9 +23,9 @@ pub(super) const EXAMPLES: &str = "EXAMPLES
 
 With -o jsonl all entries are written as they come, oldest first, unless --limit or --order say otherwise.
 
-EXIT CODES
-  0 done          1 failed                2 usage       3 not found
-  4 not allowed   5 refused by a guard    6 temporary   7 partly done";
+",
+    super::surroundings!()
+);
 
 /// Entries shown when nothing else is said.
 const LIMIT: usize = 50;

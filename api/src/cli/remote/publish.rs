@@ -14,14 +14,15 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Read};
 
-pub(super) const EXAMPLES: &str = "EXAMPLES
+pub(super) const EXAMPLES: &str = concat!(
+    "EXAMPLES
   quita publish charges '{\"amount\":1250}' --key cob-sub_0412-2026-10
   quita publish charges @charge.json --delay 60 --priority 9 --header source=cron
   jq -c '.[]' charges.json | quita publish charges --lines --request-id-prefix import-2026-10
 
-EXIT CODES
-  0 done          1 failed                2 usage       3 not found
-  4 not allowed   5 refused by a guard    6 temporary   7 partly done";
+",
+    super::surroundings!()
+);
 
 /// Most entries of a batch.
 const MAX_ENTRIES: usize = 1_000;
