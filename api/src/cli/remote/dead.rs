@@ -1,7 +1,7 @@
 //! `quita dead`: look at dead letters, and decide about one or about many.
 
 use super::Session;
-use super::bulk::{self, BulkArgs, Decision};
+use super::bulk::{self, Decision};
 use super::change::ChangeArgs;
 use super::client;
 use super::decide::{self, Each};
@@ -13,6 +13,7 @@ use super::message::{self, SUMMARY, SUMMARY_WITH_QUEUE};
 use super::output::talk;
 use super::paging::{self, Limits, Listing};
 use super::path::{self, Pairs};
+use super::start::{BulkArgs, TrialArgs};
 use super::story::{Needed, Story};
 use super::table::{Column, text, time};
 use clap::{Args, Subcommand, ValueEnum};
@@ -165,6 +166,9 @@ pub(in crate::cli) struct RedriveArgs {
 
     #[command(flatten)]
     bulk: BulkArgs,
+
+    #[command(flatten)]
+    trial: TrialArgs,
 }
 
 #[derive(Args)]
@@ -228,7 +232,7 @@ fn discard(session: &mut Session, args: &DiscardArgs) -> Outcome {
     if args.ids.is_empty() {
         let action = "discard";
         let decision = Decision { action, members };
-        return bulk::run(session, &args.bulk, &args.change, decision);
+        return bulk::run(session, &args.bulk, None, &args.change, decision);
     }
     decide::no_filter(&args.bulk.filter)?;
     let each = Each {
@@ -247,7 +251,8 @@ fn redrive(session: &mut Session, args: &RedriveArgs) -> Outcome {
     if args.ids.is_empty() {
         let action = "redrive";
         let decision = Decision { action, members };
-        return bulk::run(session, &args.bulk, &args.change, decision);
+        let trial = Some(&args.trial);
+        return bulk::run(session, &args.bulk, trial, &args.change, decision);
     }
     decide::no_filter(&args.bulk.filter)?;
     members.push(("expires_in_seconds", json!(args.expires_in)));

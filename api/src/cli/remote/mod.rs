@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`exit`] (codes and failures) → [`connection`] and [`profile`] (which server, which key) → [`client`] and [`path`] → [`visible`],
 //! [`json`], [`table`], [`output`] (how things are printed) → [`paging`], [`change`], [`progress`] → one file per command;
-//! decisions about many go through [`bulk`] and [`watch`].
+//! decisions about many go through [`start`], [`bulk`] and [`watch`].
 //!
 //! Standard output is data and standard error is talk, everything that others wrote is printed with its control characters
 //! made visible, and nothing that changes more than one message happens without a count that the operator has seen.
@@ -33,6 +33,7 @@ mod publish;
 mod queue;
 mod redrive;
 mod selection;
+mod start;
 mod story;
 mod table;
 mod visible;
