@@ -207,7 +207,7 @@ async fn it_can_be_paused_changed_resumed_and_cancelled(client: &Client) {
             &cancelled["remaining"],
             &cancelled["max"]
         ),
-        (&json!("cancelled"), &json!(1), &json!(0), &json!(4))
+        (&json!("cancelled"), &json!(1), &json!(3), &json!(4))
     );
     assert_eq!(client.counts("q").await, [0, 1, 0, 5]);
     client
