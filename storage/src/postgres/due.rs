@@ -101,7 +101,7 @@ SELECT clk.t, greatest((SELECT count(*) FROM l), (SELECT count(*) FROM d)), (SEL
 FROM clk LEFT JOIN (SELECT l.seq FROM l, clk WHERE l.expires_at <= clk.t UNION SELECT seq FROM d) w ON true";
 
 // Life spans that are over. Nothing is locked: a message's state row is the lock of its row here, too. Whoever holds a state
-// row may delete this one, so holding this one while waiting for a state row would be a dead-lock.
+// row may delete this one, so holding this one while asking for a state row would be a dead-lock.
 pub(super) const EXPIRED: &str = "-- expired
 WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t)
 SELECT clk.t, x.seq FROM clk CROSS JOIN LATERAL (SELECT seq FROM expiring WHERE check_at <= clk.t
@@ -208,7 +208,8 @@ impl Postgres {
                 wanted.insert(seq, Wanted::default());
             }
         }
-        self.let_time_pass(&mut tx, &wanted, at, &mut moved).await?;
+        self.let_time_pass(&mut tx, &wanted, For::Change, at, &mut moved)
+            .await?;
         tx.commit().await?;
         self.try_expire(now, &mut moved).await?;
         let mut connection = self.pool.acquire().await?;
@@ -222,7 +223,7 @@ impl Postgres {
         Ok(moved)
     }
 
-    /// Files messages whose life span is over. In a transaction of its own: it waits for state rows, and so must hold none.
+    /// Files messages whose life span is over and that nobody works on: whoever does lets the time pass for them.
     async fn try_expire(&self, now: Now, moved: &mut Moved) -> Result<(), Fault> {
         let mut tx = self.begin().await?;
         let rows = sqlx::query(EXPIRED)
@@ -240,7 +241,8 @@ impl Postgres {
         for row in &rows {
             wanted.insert(row.try_get(1)?, Wanted::default());
         }
-        self.let_time_pass(&mut tx, &wanted, at, moved).await?;
+        self.let_time_pass(&mut tx, &wanted, For::ChangeIfFree, at, moved)
+            .await?;
         tx.commit().await?;
         Ok(())
     }
@@ -279,7 +281,8 @@ impl Postgres {
         for row in &rows {
             wanted.insert(row.try_get(1)?, Wanted::default());
         }
-        self.let_time_pass(&mut tx, &wanted, at, &mut moved).await?;
+        self.let_time_pass(&mut tx, &wanted, For::Change, at, &mut moved)
+            .await?;
         tx.commit().await?;
         Ok(moved)
     }
@@ -289,13 +292,14 @@ impl Postgres {
         &self,
         connection: &mut PgConnection,
         wanted: &BTreeMap<i64, Wanted>,
+        purpose: For,
         now: Millis,
         moved: &mut Moved,
     ) -> Result<(), Fault> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut drafts = self.load(connection, wanted, For::Change).await?;
+        let mut drafts = self.load(connection, wanted, purpose).await?;
         let (mut later, mut ends) = (Vec::new(), Vec::new());
         for loaded in drafts.values_mut() {
             let Some(known) = &loaded.known else { continue };

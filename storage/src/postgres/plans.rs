@@ -27,6 +27,7 @@ const ALL: &[&str] = &[
     drafts::COMPLETIONS,
     drafts::ENDS,
     drafts::HISTORY,
+    drafts::LOAD_FREE,
     drafts::LOAD_LOCKED,
     drafts::LOAD_SEEN,
     drafts::PURGED_AT,
