@@ -15,6 +15,7 @@ use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
 use quita_storage::redrives::{BulkAction, RedriveId, RedrivePlan, RedriveState};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use quita_tests::postgres::{Database, database};
+use sqlx::Connection;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -755,5 +756,104 @@ async fn replicas_share_a_bulk_decision_and_move_each_message_once() {
     for store in stores {
         store.close().await;
     }
+    database.drop().await;
+}
+
+/// Publishes messages that live for a moment, receives and nacks them, until `done`.
+async fn hurry(store: Store, queue: Arc<Queue>, done: Arc<AtomicBool>) {
+    while !done.load(Ordering::Relaxed) {
+        let publish = |number: u64| Publish {
+            expires_in_ms: Some(1 + number as i64 * 7 % 60),
+            ..message(&queue, None, number)
+        };
+        let receive = Receive {
+            queue: Arc::clone(&queue),
+            max: 20,
+            lease_ms: 1_000,
+            worker: None,
+        };
+        let batch = Batch {
+            publishes: (0..20).map(publish).collect(),
+            receives: vec![receive],
+            ..Batch::default()
+        };
+        let outcome = store.apply(&batch, None).await.unwrap();
+        let Received::Messages(found) = &outcome.receives[0] else {
+            panic!("{outcome:?}");
+        };
+        let settle = |delivery: &quita_storage::backend::Delivery| Settle {
+            queue: Arc::clone(&queue),
+            id: delivery.message.envelope.id,
+            claim: Claim {
+                fence: delivery.message.life.fence,
+                handed_out_at: outcome.now,
+                action: Action::Nack {
+                    failure: Failure::default(),
+                    delay_ms: Some(0),
+                    permanent: false,
+                },
+                chance: 0.0,
+            },
+        };
+        let settles = found.iter().map(settle).collect();
+        let batch = Batch {
+            settles,
+            ..Batch::default()
+        };
+        store.apply(&batch, None).await.unwrap();
+    }
+}
+
+/// Two replicas file life spans that are over while workers on both nack the same messages: nobody waits for each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn life_spans_end_without_a_dead_lock() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 2).await;
+    let queue = queue(&stores[0], "short", Policy::default()).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for store in &stores {
+        for _ in 0..4 {
+            tasks.push(tokio::spawn(hurry(
+                Arc::clone(store),
+                Arc::clone(&queue),
+                Arc::clone(&done),
+            )));
+        }
+        let (store, done) = (Arc::clone(store), Arc::clone(&done));
+        tasks.push(tokio::spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                store.move_due(None).await.unwrap();
+            }
+        }));
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    done.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let expired = stores[0]
+        .numbers(queue.uid, None)
+        .await
+        .unwrap()
+        .counts
+        .dead;
+    assert!(expired > 0, "nothing expired");
+    let mut connection = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    // The numbers of a session arrive when it ends or rests.
+    for store in &stores {
+        store.close().await;
+    }
+    let dead_locks: i64 = sqlx::query_scalar(
+        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    assert_eq!(dead_locks, 0);
+    println!("{expired} life spans ended, no dead-lock");
+    drop(connection);
     database.drop().await;
 }

@@ -202,7 +202,7 @@ fn a_dry_run_asks_nobody_and_shows_what_would_happen() {
         .quita(&["dead", "redrive", "--queue", "charges", "--dry-run"])
         .ended(0);
     assert!(
-        ran.out.contains("redrive (dry run)") && ran.out.contains("1 (redrive_limit 1)"),
+        ran.out.contains("done (dry run)") && ran.out.contains("1 (redrive_limit 1)"),
         "{}",
         ran.out
     );
@@ -221,10 +221,33 @@ fn a_discard_of_many_says_why() {
         "--justification",
         "the bank is closed",
     ]);
-    fake.quita(&[&line[..], &["--canary", "3"]].concat())
-        .ended(2)
-        .says("redrive");
-    fake.quita(&line).ended(0);
+    for flag in [
+        "--canary",
+        "--canary-wait",
+        "--abort-fraction",
+        "--abort-min-sample",
+    ] {
+        fake.quita(&[&line[..], &[flag, "1"]].concat())
+            .ended(2)
+            .says(flag);
+    }
+    fake.quita(&["dead", "discard", "--help"]).ended(0);
+    let help = fake.quita(&["dead", "discard", "--help"]).out;
+    assert!(
+        !help.contains("canary") && !help.contains("abort"),
+        "{help}"
+    );
+    let mut short = line.clone();
+    *short.last_mut().unwrap() = "too short";
+    fake.quita(&short).ended(5).says("reason_required");
+    assert_eq!(fake.asked(), [""; 0]);
+    let ran = fake.quita(&line).ended(0);
+    assert!(ran.out.starts_with("discard    rdv_1\n"), "{}", ran.out);
+    assert!(
+        !ran.out.contains("canary") && !ran.out.contains("aborts"),
+        "{}",
+        ran.out
+    );
     let start = fake.last(START).json();
     assert_eq!(start["action"], "discard");
     assert_eq!(start["code"], "written_off");
@@ -252,11 +275,73 @@ fn on_a_terminal_the_count_has_to_be_typed() {
     let line = ["dead", "redrive", "--queue", "charges"];
     let fake_one = fake("done", &json!({}));
     let ran = on_terminal(&fake_one.url(), &line, "3\n").ended(0);
-    assert!(ran.out.contains("Type 3 to redrive them:"), "{}", ran.out);
+    for part in [
+        "Type 3 to redrive them:",
+        "charges on http://127.0.0.1:",
+        "50 per second; 10 first, then up to 60 s of waiting; stops when 0.2 of them or more died again",
+    ] {
+        assert!(
+            ran.out.contains(part),
+            "{part:?} is missing in\n{}",
+            ran.out
+        );
+    }
     assert!(ran.out.contains("done"), "{}", ran.out);
+    let some = [&line[..], &["--max", "2", "--rate", "5", "--no-canary"]].concat();
+    let ran = on_terminal(&fake("done", &json!({})).url(), &some, "3\n").ended(0);
+    for part in [
+        "Type 3 to redrive 2 of them (the oldest first):",
+        "5 per second; no canary;",
+    ] {
+        assert!(
+            ran.out.contains(part),
+            "{part:?} is missing in\n{}",
+            ran.out
+        );
+    }
     for answer in ["y\n", "\n", "33\n"] {
         let fake = fake("done", &json!({}));
         on_terminal(&fake.url(), &line, answer).ended(5);
         assert_eq!(fake.asked(), [SELECT], "{answer:?}");
+    }
+}
+
+#[test]
+fn a_request_id_names_the_selection_too() {
+    let fake = fake("done", &json!({}));
+    let line = [&YES[..], &["--request-id", "incident-77", "--detach"]].concat();
+    fake.quita(&line).ended(0);
+    let id = |what: &str| fake.last(what).json()["client_request_id"].clone();
+    assert_eq!(
+        (id(SELECT), id(START)),
+        (json!("incident-77-selection"), json!("incident-77"))
+    );
+    let conflict = Fake::new(&[(SELECT, problem(422, "client_request_id_conflict"))]);
+    conflict.quita(&line).ended(2).says("counts back from now");
+}
+
+#[test]
+fn the_limits_that_stop_it_are_explained_and_in_their_ranges() {
+    let fake = fake("done", &json!({}));
+    for fraction in ["0", "1.5", "x"] {
+        fake.quita(&[&YES[..], &["--abort-fraction", fraction]].concat())
+            .ended(2)
+            .says("above 0 and at most 1");
+    }
+    assert_eq!(fake.asked(), [""; 0]);
+    let ran = fake.quita(&YES).ended(0);
+    assert!(
+        ran.out
+            .contains("when 0.2 or more of them died again, of at least 10"),
+        "{}",
+        ran.out
+    );
+    let help = fake.quita(&["dead", "redrive", "--help"]).ended(0).out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "when this part or more of the redriven ones died again",
+        "needs --expect-count",
+    ] {
+        assert!(help.contains(part), "{part:?} is missing in\n{help}");
     }
 }

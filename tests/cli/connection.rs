@@ -1,7 +1,7 @@
 //! Which server, which key, and what the exit code says about their answer.
 
 use crate::fake::{Fake, Say, ok, problem};
-use crate::run::{on_terminal, prepared, quita, run};
+use crate::run::{at_a_terminal, on_terminal, prepared, quita, run};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -28,7 +28,15 @@ fn the_exit_code_says_what_kind_of_problem_it_was() {
         assert_eq!(
             ran.err,
             format!(
-                "quita: Title of {code} ({code})\n  The detail\\x1b[31m.\n  hint: The hint.\n  request id: req-1\n"
+                "quita: Title of {code} ({code})\n  The detail\\x1b[31m.\n  hint: {}\n  request id: req-1\n",
+                match code {
+                    "invalid_key" =>
+                        "QUITA_API_KEY or the profile has to hold a key that exists and is not revoked",
+                    "queue_not_found" =>
+                        "quita queue list shows the queues; quita queue set NAME --create makes one",
+                    "confirmation_required" => "--confirm repeats the queue's name",
+                    _ => "The hint.",
+                }
             )
         );
     }
@@ -100,7 +108,9 @@ fn a_change_whose_answer_was_lost_is_repeated_with_the_same_request_id() {
         ),
         ("POST /v1/queues/q/pause", ok(queue)),
     ]);
-    fake.quita(&["queue", "pause", "q", "-o", "name"]).ended(0);
+    fake.quita(&["queue", "pause", "q", "-o", "name"])
+        .ended(0)
+        .says("the request is sent again");
     let ids: Vec<_> = fake
         .seen()
         .iter()
@@ -132,6 +142,15 @@ fn a_table_fits_the_terminal_and_is_plain_when_piped() {
     for line in terminal.lines() {
         assert!(line.trim_end().chars().count() <= 80, "{line:?}");
     }
+    let folder = TempDir::new().unwrap();
+    let mut wide = prepared(folder.path(), &fake.url(), "k", &["queue", "list"]);
+    wide.env("COLUMNS", "200");
+    let wide = at_a_terminal(&wide, "").ended(0);
+    assert!(
+        wide.out.contains("OLDEST DEAD") && !wide.out.contains("too narrow"),
+        "{}",
+        wide.out
+    );
     for part in ["queue-1-xxxxxxxxxxxxxxxxxxxx", "too narrow: OLDEST DEAD"] {
         assert!(terminal.out.contains(part), "{}", terminal.out);
     }
@@ -146,5 +165,147 @@ fn a_script_for_each_shell_is_printed() {
             "{shell}"
         );
     }
-    quita("", "", &["completions", "tcsh"], "").ended(2);
+    quita("", "", &["completions", "tcsh"], "")
+        .ended(2)
+        .says("bash, zsh, fish");
+    let bash = quita("", "", &["completions", "bash"], "").ended(0).out;
+    assert!(!bash.contains("demo-worker") && !bash.contains("demo__worker"));
+    let completes = bash.split("quita__subcmd__completions)").nth(1);
+    let completes = completes.or_else(|| bash.split("quita__completions)").nth(1));
+    assert!(completes.unwrap().contains("bash zsh fish"));
+}
+
+#[test]
+fn options_of_the_connection_stand_before_and_after_the_words_of_a_command() {
+    let fake = Fake::new(&[("GET /v1/queues", ok(json!({"queues": [{"name": "q"}]})))]);
+    let url = fake.url();
+    for line in [
+        [
+            "queue",
+            "--url",
+            &url,
+            "-o",
+            "name",
+            "--timeout",
+            "5",
+            "list",
+        ],
+        [
+            "queue",
+            "list",
+            "--url",
+            &url,
+            "-o",
+            "name",
+            "--timeout",
+            "5",
+        ],
+    ] {
+        let ran = quita("http://127.0.0.1:1", "k", &line, "").ended(0);
+        assert_eq!(ran.out, "q\n");
+    }
+    for wrong in ["0", "x", "-1"] {
+        fake.quita(&["queue", "list", "--timeout", wrong]).ended(2);
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_on_in_time() {
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", deaf.local_addr().unwrap());
+    let line = ["queue", "set", "q", "--create", "--timeout", "1"];
+    let began = std::time::Instant::now();
+    quita(&url, "k", &line, "").ended(6).says("no answer from");
+    assert!(began.elapsed() < std::time::Duration::from_secs(8));
+}
+
+#[test]
+fn a_profile_that_was_typed_goes_before_what_was_exported() {
+    let fake = Fake::new(&[("GET /v1/queues", ok(json!({"queues": []})))]);
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(".config/quita/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let text = format!(
+        "[profiles.here]\nurl = \"{}\"\napi_key = \"from-file\"\n",
+        fake.url()
+    );
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let line = ["queue", "list", "--profile", "here"];
+    let elsewhere = "http://127.0.0.1:1";
+    run(
+        &mut prepared(folder.path(), elsewhere, "exported", &line),
+        "",
+    )
+    .ended(0)
+    .says(&format!("The server is {}", fake.url()))
+    .says("QUITA_URL names another one");
+    let seen = fake.last("GET /v1/queues");
+    assert_eq!(seen.headers["authorization"], "Bearer from-file");
+}
+
+#[test]
+fn no_proxy_is_asked_about_this_machine() {
+    let fake = Fake::new(&[("GET /v1/queues", ok(json!({"queues": []})))]);
+    let folder = TempDir::new().unwrap();
+    let mut command = prepared(folder.path(), &fake.url(), "k", &["queue", "list"]);
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+        command.env(name, "http://127.0.0.1:1");
+    }
+    run(&mut command, "").ended(0);
+}
+
+#[test]
+fn help_says_where_server_and_key_come_from() {
+    for line in [
+        &["help"][..],
+        &["--help"],
+        &["queue", "--help"],
+        &["dead", "--help"],
+        &["redrive", "--help"],
+        &["message", "--help"],
+        &["publish", "--help"],
+        &["audit", "--help"],
+    ] {
+        let ran = quita("", "", line, "").ended(0);
+        for part in [
+            "ENVIRONMENT",
+            "QUITA_URL",
+            "QUITA_API_KEY",
+            "QUITA_PROFILE",
+            "~/.config/quita/config.toml",
+            "chmod 600",
+            "[profiles.default]",
+        ] {
+            assert!(ran.out.contains(part), "{part:?} is missing in {line:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_typed_is_harmless_in_our_own_words_too() {
+    for line in [
+        &["queue", "list", "--limit", "\u{1b}[2J"][..],
+        &["queue", "\u{1b}[2J"],
+        &["publish", "q", "@/no\u{1b}[2J"],
+        &["dead", "list", "--died-after", "\u{1b}[2J"],
+        &["queue", "list", "--profile", "\u{1b}[2J"],
+        &["queue", "set", "q", "\u{1b}[2J=1", "\u{1b}[2J=2"],
+    ] {
+        let ran = quita("http://127.0.0.1:1", "k", line, "").ended(2);
+        assert!(
+            ran.err.contains("\\x1b[2J") && !ran.err.contains('\u{1b}'),
+            "{line:?}: {:?}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn a_missing_key_is_explained_in_words_of_the_command_line() {
+    let fake = Fake::new(&[("GET /v1/queues", problem(401, "missing_credentials"))]);
+    fake.quita(&["queue", "list"])
+        .ended(4)
+        .says("QUITA_API_KEY")
+        .says("config.toml");
 }

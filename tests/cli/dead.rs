@@ -1,17 +1,12 @@
 //! Decisions about single dead letters.
 
 use crate::fake::{Fake, Say, ok, problem};
-use crate::run::{prepared, quita, run};
 use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use tempfile::TempDir;
 
-const READ: &str = "GET /v1/messages/msg_1";
-const REDRIVE: &str = "POST /v1/queues/charges/dead-letters/msg_1/redrive";
-const EDIT: &str = "PATCH /v1/queues/charges/dead-letters/msg_1";
+pub(crate) const READ: &str = "GET /v1/messages/msg_1";
+pub(crate) const REDRIVE: &str = "POST /v1/queues/charges/dead-letters/msg_1/redrive";
 
-fn message() -> Say {
+pub(crate) fn message() -> Say {
     Say::Text(
         r#"{"message_id":"msg_1","queue":"charges","state":"dead","key":"k","published_at":"2026-11-30T10:00:00.000Z","attempts":3,"redrive_count":0,
         "dead_letter":{"reason":"max_attempts","failure_kind":"nack","died_at":"2026-11-30T10:02:00.000Z","group":"grp_1"},
@@ -20,12 +15,8 @@ fn message() -> Say {
     )
 }
 
-fn decided(state: &str) -> Say {
+pub(crate) fn decided(state: &str) -> Say {
     ok(json!({"message_id": "msg_1", "state": state}))
-}
-
-fn edited() -> Say {
-    ok(json!({"message_id": "msg_1", "state": "dead", "revision": 1, "edited": true}))
 }
 
 #[test]
@@ -131,17 +122,18 @@ fn a_dry_run_of_one_sends_nothing() {
     let ran = fake
         .quita(&["dead", "redrive", "msg_1", "--dry-run"])
         .ended(0);
-    assert!(
-        ran.out
-            .starts_with("POST /v1/queues/charges/dead-letters/msg_1/redrive\n"),
-        "{}",
-        ran.out
-    );
-    assert!(
-        ran.out.contains("state     dead: max_attempts"),
-        "{}",
-        ran.out
-    );
+    for part in [
+        "the server has not checked this",
+        "\nPOST /v1/queues/charges/dead-letters/msg_1/redrive\n",
+        "state     dead: max_attempts",
+    ] {
+        assert!(
+            ran.out.contains(part),
+            "{part:?} is missing in\n{}",
+            ran.out
+        );
+    }
+    assert_eq!(ran.err, "");
     assert_eq!(fake.asked(), [READ]);
     let json = fake
         .quita(&["dead", "redrive", "msg_1", "--dry-run", "-o", "json"])
@@ -149,117 +141,12 @@ fn a_dry_run_of_one_sends_nothing() {
         .json();
     assert_eq!(json["dry_run"], true);
     assert_eq!(json["present"]["queue"], "charges");
-}
-
-#[test]
-fn a_fix_sends_json_as_it_was_given() {
-    let fake = Fake::new(&[
-        (READ, message()),
-        (EDIT, edited()),
-        (REDRIVE, decided("ready")),
-    ]);
-    let patch = r#"{"amount": 1e500, "x": "\udfff"}"#;
-    let line = [
-        "dead",
-        "fix",
-        "msg_1",
-        "--merge-patch",
-        patch,
-        "--reason",
-        "typo",
-        "--request-id",
-        "r",
-    ];
-    let ran = fake.quita(&line).ended(0);
-    assert_eq!(ran.out, "message   msg_1\nstate     dead\nrevision  1\n");
-    assert_eq!(
-        fake.last(EDIT).text,
-        format!(r#"{{"client_request_id":"r","merge_patch":{patch},"reason":"typo"}}"#)
-    );
-    let line = [
-        "dead",
-        "fix",
-        "msg_1",
-        "--message",
-        "-",
-        "--header",
-        "a=3",
-        "--remove-header",
-        "b",
-        "--reason",
-        "typo",
-        "--redrive",
-    ];
-    let ran = quita(&fake.url(), "k", &line, "[1]\n").ended(0);
-    assert!(ran.out.contains("ready"));
-    let sent = fake.last(EDIT).json();
-    assert_eq!(
-        (&sent["message"], &sent["headers"]),
-        (&json!([1]), &json!({"a": "3"}))
-    );
-    assert!(fake.last(REDRIVE).json().get("force").is_none());
-    fake.quita(&[
-        "dead",
-        "fix",
-        "msg_1",
-        "--merge-patch",
-        "{",
-        "--reason",
-        "typo",
-    ])
-    .ended(2);
-    fake.quita(&["dead", "fix", "msg_1", "--merge-patch", "{}"])
-        .ended(2)
-        .says("--reason");
-}
-
-#[test]
-fn an_undo_goes_back() {
-    let undo = "POST /v1/queues/charges/dead-letters/msg_1/undo-edit";
-    let fake = Fake::new(&[(READ, message()), (undo, edited())]);
-    fake.quita(&["dead", "fix", "msg_1", "--undo"]).ended(0);
-    let fake = Fake::new(&[(READ, message()), (undo, problem(409, "not_edited"))]);
-    fake.quita(&["dead", "fix", "msg_1", "--undo"])
-        .ended(5)
-        .says("not_edited");
-}
-
-#[test]
-fn an_edit_sends_what_the_editor_left() {
-    let edit = |script: &str| {
-        let fake = Fake::new(&[(READ, message()), (EDIT, edited())]);
-        let folder = TempDir::new().unwrap();
-        let editor = folder.path().join("editor");
-        fs::write(&editor, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&editor, fs::Permissions::from_mode(0o700)).unwrap();
-        let line = ["dead", "fix", "msg_1", "--edit", "--reason", "typo"];
-        let mut command = prepared(folder.path(), &fake.url(), "k", &line);
-        command.env("EDITOR", &editor).env("PATH", "/usr/bin:/bin");
-        (run(&mut command, ""), fake)
-    };
-    let (ran, fake) = edit("sed -i s/1e400/12/ \"$1\"");
-    ran.ended(0);
-    assert!(
-        fake.last(EDIT)
-            .text
-            .contains(r#""message":{"amount":12,"note":"\ud800"}"#)
-    );
-    let (ran, fake) = edit("true");
-    ran.ended(0).says("Nothing was changed");
-    assert_eq!(fake.asked(), [READ]);
-    let (ran, fake) = edit("echo oops > \"$1\"");
-    let ran = ran.ended(2).says("not JSON");
-    let kept = ran
-        .err
-        .split("what you wrote is in ")
-        .nth(1)
-        .unwrap()
-        .trim();
-    assert_eq!(fs::read_to_string(kept).unwrap(), "oops\n");
-    fs::remove_file(kept).unwrap();
-    assert_eq!(fake.asked(), [READ]);
-    let (ran, _fake) = edit("exit 1");
-    ran.ended(1).says("editor");
+    assert_eq!(json["present"]["attempts"], 3);
+    assert_eq!(json.get("refusal"), Some(&Value::Null));
+    let name = fake
+        .quita(&["dead", "redrive", "msg_1", "--dry-run", "-o", "name"])
+        .ended(0);
+    assert_eq!(name.out, "msg_1\n");
 }
 
 #[test]
@@ -284,4 +171,70 @@ fn the_story_of_a_dead_letter_is_told() {
     fake.quita(&["dead", "show", "msg_1"])
         .ended(0)
         .says("not a dead letter");
+}
+
+#[test]
+fn a_message_that_is_elsewhere_is_found_there() {
+    let ready = json!({"message_id": "msg_1", "queue": "charges", "state": "ready"});
+    let acked = json!({"message_id": "msg_1", "queue": "charges", "state": "ended", "end": "acked",
+        "ended_at": "2026-11-30T10:00:00.123Z"});
+    for (now, code, found) in [
+        (&ready, "not_dead", "it is ready"),
+        (&acked, "not_dead", "it was acked at 2026-11-30T10:00:00Z"),
+        (&acked, "message_gone", "it was acked"),
+        (&acked, "not_found", "it was acked"),
+    ] {
+        let status = if code == "not_found" { 404 } else { 409 };
+        let fake = Fake::new(&[(READ, ok(now.clone())), (REDRIVE, problem(status, code))]);
+        fake.quita(&["dead", "redrive", "msg_1"])
+            .ended(5)
+            .says("msg_1 is not a dead letter")
+            .says(found)
+            .says(code);
+        let before = fake.asked().len();
+        let dry = fake
+            .quita(&["dead", "redrive", "msg_1", "--dry-run"])
+            .ended(5)
+            .says("This would be refused: msg_1 is not a dead letter")
+            .says(found);
+        assert!(dry.out.contains("POST /v1/queues/charges"), "{}", dry.out);
+        assert_eq!(fake.asked()[before..], [READ]);
+        let line = [
+            "dead",
+            "reopen",
+            "msg_1",
+            "--reason",
+            "by mistake",
+            "--dry-run",
+        ];
+        fake.quita(&line).ended(5).says("not a discarded");
+        let line = ["dead", "fix", "msg_1", "--undo", "--dry-run"];
+        fake.quita(&line).ended(5).says(found);
+    }
+    Fake::new(&[])
+        .quita(&["dead", "redrive", "msg_1", "--dry-run"])
+        .ended(3);
+    let fake = Fake::new(&[(READ, message())]);
+    fake.quita(&["dead", "redrive", "msg_0", "msg_1", "--dry-run"])
+        .ended(7);
+}
+
+#[test]
+fn neither_ids_nor_a_queue_is_a_mistake_that_says_both() {
+    for line in [
+        &["dead", "redrive"][..],
+        &[
+            "dead",
+            "discard",
+            "--code",
+            "duplicate",
+            "--justification",
+            "charged by hand",
+        ],
+    ] {
+        Fake::new(&[])
+            .quita(line)
+            .ended(2)
+            .says("name messages by ID, or many with --queue");
+    }
 }

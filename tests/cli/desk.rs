@@ -215,7 +215,9 @@ fn many_are_redriven_over_a_selection_whose_count_was_said() {
     let listed = server
         .quita(&["redrive", "list", "--queue", "charges", "-o", "name"])
         .ended(0);
-    assert_eq!(listed.lines().len(), 2);
+    assert_eq!(listed.lines().len(), 1);
+    let line = ["redrive", "list", "--dry-runs", "-o", "name"];
+    assert_eq!(server.quita(&line).ended(0).lines().len(), 2);
     let id = listed.lines()[0].to_owned();
     server.quita(&["redrive", "show", &id]).ended(0);
     server.quita(&["redrive", "watch", &id]).ended(0);
@@ -288,4 +290,52 @@ fn what_was_done_is_in_the_audit() {
         (&json!("redrive"), &json!("try again"))
     );
     server.quita(&["audit", "--action", "dance"]).ended(2);
+    // The actions that the help lists are those that there are.
+    let help = server.quita(&["audit", "--help"]).ended(0).out;
+    let (_, listed) = help.split_once("ACTIONS\n").unwrap();
+    let (listed, _) = listed.split_once("\n\n").unwrap();
+    let listed: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(listed.len(), 24, "{listed:?}");
+    for action in listed {
+        server.quita(&["audit", "--action", action]).ended(0);
+    }
+}
+
+#[test]
+fn the_repeat_of_a_decision_about_many_is_the_first_one_again() {
+    let server = prepared();
+    let line = [
+        "dead",
+        "redrive",
+        "--queue",
+        "charges",
+        "--error-code",
+        "E1",
+        "--no-rate-limit",
+        "--no-canary",
+        "--yes",
+        "--expect-count",
+        "8",
+        "--request-id",
+        "incident-77",
+        "-o",
+        "name",
+    ];
+    let first = server.quita(&line).ended(0);
+    assert_eq!(counts(&server)["ready"], 8);
+    // One more has died meanwhile; it is not in the selection.
+    fail(&server, 1);
+    let again = server.quita(&line).ended(7);
+    assert_eq!(again.out, first.out);
+    assert_eq!(counts(&server)["ready"], 7);
+    let detached = [&line[..], &["--detach"]].concat();
+    assert_eq!(server.quita(&detached).ended(0).out, first.out);
+    let other: Vec<&str> = line
+        .iter()
+        .map(|word| if *word == "E1" { "E2" } else { *word })
+        .collect();
+    server
+        .quita(&other)
+        .ended(2)
+        .says("client_request_id_conflict");
 }

@@ -11,6 +11,7 @@ mod connection;
 mod dead;
 mod desk;
 mod fake;
+mod fix;
 mod lists;
 mod redrive;
 mod run;

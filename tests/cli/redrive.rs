@@ -35,7 +35,7 @@ fn they_are_listed_and_shown() {
     );
     assert!(
         list.out
-            .contains("rdv_1    running  charges     10      1        0       0  redrive"),
+            .contains("rdv_1    redrive  running  charges     10      1        0       0"),
         "{}",
         list.out
     );
@@ -124,7 +124,7 @@ fn an_interrupted_watch_says_that_the_redrive_goes_on() {
     assert!(interrupted.unwrap().success());
     finished(child)
         .ended(130)
-        .says("rdv_1 goes on without being watched");
+        .says("\n1 of 10, running\nrdv_1 goes on without being watched");
     assert!(fake.asked().iter().all(|what| what == LOOK));
 }
 
@@ -133,6 +133,8 @@ fn a_terminal_shows_a_bar_with_rate_and_estimate() {
     let fake = Fake::new(&[
         (LOOK, ok(redrive("running", 2))),
         (LOOK, ok(redrive("running", 6))),
+        (LOOK, ok(redrive("running", 6))),
+        (LOOK, ok(redrive("running", 8))),
         (LOOK, ok(redrive("done", 10))),
     ]);
     let ran = on_terminal(&fake.url(), &["redrive", "watch", "rdv_1"], "").ended(0);
@@ -141,4 +143,43 @@ fn a_terminal_shows_a_bar_with_rate_and_estimate() {
         "{:?}",
         ran.out
     );
+}
+
+#[test]
+fn dry_runs_are_listed_only_when_they_are_asked_for() {
+    let mut dry = redrive("done", 10);
+    dry["dry_run"] = json!(true);
+    dry["redrive_id"] = json!("rdv_2");
+    let mut discard = redrive("done", 10);
+    discard["action"] = json!("discard");
+    discard["justification"] = json!("the bank is closed");
+    discard.as_object_mut().unwrap().remove("reason");
+    let page = json!({"redrives": [dry, discard]});
+    let fake = Fake::new(&[("GET /v1/redrives", ok(page))]);
+    let names = ["redrive", "list", "--state", "done", "-o", "name"];
+    assert_eq!(fake.quita(&names).ended(0).out, "rdv_1\n");
+    let all = [&names[..], &["--dry-runs"]].concat();
+    assert_eq!(fake.quita(&all).ended(0).out, "rdv_2\nrdv_1\n");
+    let table = fake.quita(&["redrive", "list", "--dry-runs"]).ended(0);
+    for part in ["done (dry run)", "discard", "the bank is closed"] {
+        assert!(
+            table.out.contains(part),
+            "{part:?} is missing in\n{}",
+            table.out
+        );
+    }
+}
+
+#[test]
+fn what_was_ended_early_says_what_was_not_done() {
+    for (state, label) in [
+        ("aborted", "not done"),
+        ("cancelled", "not done"),
+        ("paused", "remaining"),
+    ] {
+        let fake = Fake::new(&[(LOOK, ok(redrive(state, 4)))]);
+        let show = fake.quita(&["redrive", "show", "rdv_1"]).ended(0);
+        let line = format!("{label:<12}  6");
+        assert!(show.out.contains(&line), "{state}: {}", show.out);
+    }
 }

@@ -93,6 +93,11 @@ pub(crate) fn finished(child: Child) -> Ran {
 pub(crate) fn on_terminal(url: &str, line: &[&str], input: &str) -> Ran {
     let folder = TempDir::new().unwrap();
     let plain = prepared(folder.path(), url, "the-key", line);
+    at_a_terminal(&plain, input)
+}
+
+/// [`on_terminal`], for a command that is prepared already.
+pub(crate) fn at_a_terminal(plain: &Command, input: &str) -> Ran {
     let words = [plain.get_program()].into_iter().chain(plain.get_args());
     let words: Vec<String> = words
         .map(|word| format!("'{}'", word.to_string_lossy()))
@@ -108,8 +113,9 @@ pub(crate) fn on_terminal(url: &str, line: &[&str], input: &str) -> Ran {
             command.env(name, value);
         }
     }
-    command
-        .current_dir(folder.path())
-        .args(["-q", "-e", "-c", &shown, "/dev/null"]);
+    if let Some(folder) = plain.get_current_dir() {
+        command.current_dir(folder);
+    }
+    command.args(["-q", "-e", "-c", &shown, "/dev/null"]);
     run(&mut command, input)
 }

@@ -65,6 +65,10 @@ fn a_queue_is_made_changed_paused_and_purged() {
         ])
         .ended(0);
     server
+        .quita(&["queue", "set", "charges", "--create", "--dry-run"])
+        .ended(5)
+        .says("the queue exists");
+    server
         .quita(&["queue", "set", "charges", "--create"])
         .ended(5)
         .says("without --create");
@@ -89,6 +93,38 @@ fn a_queue_is_made_changed_paused_and_purged() {
         dry.out
     );
     assert_eq!(policy("max_attempts"), 2);
+    let line = ["queue", "set", "charges", "max_attempts=9", "--dry-run"];
+    let json = server.quita(&[&line[..], &["-o", "json"]].concat());
+    assert_eq!(
+        json.ended(0).json()["present"],
+        json!({"exists": true, "policy": {"max_attempts": 2}})
+    );
+    let name = server.quita(&[&line[..], &["-o", "name"]].concat());
+    assert_eq!(name.ended(0).out, "charges\n");
+    for (field, value) in [
+        ("unique_key=yes", json!(true)),
+        ("unique_key=false", json!(false)),
+        ("max_depth=5", json!(5)),
+        ("max_depth=none", json!(null)),
+        ("key_retention_seconds=null", json!(null)),
+        ("late_ack=accept", json!("accept")),
+        ("late_ack=\"strict\"", json!("strict")),
+    ] {
+        server.quita(&["queue", "set", "charges", field]).ended(0);
+        let (name, _) = field.split_once('=').unwrap();
+        assert_eq!(policy(name), value, "{field}");
+    }
+    let help = server.quita(&["queue", "set", "--help"]).ended(0).out;
+    let queue = server
+        .quita(&["queue", "show", "charges", "-o", "json"])
+        .json();
+    for field in queue["policy"].as_object().unwrap().keys() {
+        assert!(help.contains(&format!("\n  {field} ")), "{field}: {help}");
+    }
+    server
+        .quita(&["queue", "show", "chargse"])
+        .ended(3)
+        .says("quita queue set NAME --create");
     server
         .quita(&[
             "queue",
@@ -261,6 +297,22 @@ fn lines_become_messages_once() {
     server
         .quita_with(&["publish", "charges", "--lines"], "nope\n")
         .ended(2);
+    let json = server
+        .quita_with(
+            &["publish", "other", "--lines", "-o", "json"],
+            "1\n\nnope\n3",
+        )
+        .ended(7)
+        .json();
+    let lines: Vec<_> = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|result| result["index"].clone())
+        .collect();
+    assert_eq!(lines, [json!(1), json!(4)]);
+    let none = server.quita_with(&["publish", "other", "--lines", "-o", "json"], "nope\n");
+    assert_eq!(none.ended(2).json(), json!([]));
     let queue = server
         .quita(&["queue", "show", "charges", "-o", "json"])
         .json();

@@ -172,10 +172,61 @@ async fn edits_do_not_overwrite_each_other(f: &Fixture) {
     assert_eq!(refused, Answer::Refused(OperationRefused::RevisionConflict));
     assert_eq!(payload(f, id).await.as_deref(), Some("2"));
     for base in 1..MAX_REVISIONS {
-        assert_eq!(edit(queue, id, base, "3").await, edited(id, base + 1, true));
+        let body = format!("{}", base + 10);
+        assert_eq!(
+            edit(queue, id, base, &body).await,
+            edited(id, base + 1, true)
+        );
     }
-    let refused = edit(queue, id, MAX_REVISIONS, "4").await;
+    let refused = edit(queue, id, MAX_REVISIONS, "9").await;
     assert_eq!(refused, Answer::Refused(OperationRefused::RevisionLimit));
+    // All of them can be taken back all the same.
+    assert_eq!(undo(queue, id).await, edited(id, MAX_REVISIONS + 1, false));
+    assert_eq!(payload(f, id).await.as_deref(), Some("1"));
+}
+
+/// §3 – an edit to what is there already is none: no revision, no audit row, and the worker's late ack still counts.
+async fn an_edit_that_changes_nothing_is_none(f: &Fixture) {
+    let queue = f.queue("orders", |p| p.max_lease_expirations = 1).await;
+    let hand = queue.publish_and_take().await;
+    f.pass_and_sweep(LEASE).await;
+    let same = async |base, payload: &str, headers: Option<&str>| {
+        let operation = Operation::Edit {
+            queue: queue.uid,
+            id: hand.id,
+            base,
+            payload: Bytes::copy_from_slice(payload.as_bytes()),
+            headers: headers.map(Into::into),
+        };
+        f.operate(operation).await
+    };
+    assert_eq!(same(0, "1", None).await, edited(hand.id, 0, false));
+    let detail = f.message(hand.id).await.unwrap();
+    assert_eq!((detail.revisions.len(), detail.decisions.len()), (0, 0));
+    assert_eq!(same(0, "2", None).await, edited(hand.id, 1, true));
+    assert_eq!(same(1, "2", None).await, edited(hand.id, 1, true));
+    assert_eq!(
+        same(0, "2", None).await,
+        Answer::Refused(OperationRefused::RevisionConflict)
+    );
+    undo(queue, hand.id).await;
+    assert!(f.ack(&hand).await.is_ok());
+}
+
+/// §4.5 – a redrive that is forced over a completion keeps the evidence in its audit row.
+async fn a_forced_redrive_keeps_the_evidence(f: &Fixture) {
+    let queue = f.plain_queue().await;
+    let hand = queue.publish_and_take().await;
+    f.do_act(hand.id, Act::DeadLetter).await;
+    let taken = f.ack_with(&hand, r#"{"charge":"ch_1"}"#).await;
+    assert_eq!(taken, Err(Refused::TakenByOperator { remembered: true }));
+    f.do_act(hand.id, redrive(true)).await;
+    let decisions = f.message(hand.id).await.unwrap().decisions;
+    let before = decisions.last().unwrap().before.clone().unwrap();
+    assert!(
+        before.contains(r#""completion":{"delivery":1,"outcome":{"charge":"ch_1"}}"#),
+        "{before}"
+    );
 }
 
 /// §3 – only dead letters can be edited, in their own queue.
@@ -381,6 +432,8 @@ on_every_store![
     every_revision_is_kept,
     an_edit_can_be_undone_until_redriven,
     edits_do_not_overwrite_each_other,
+    an_edit_that_changes_nothing_is_none,
+    a_forced_redrive_keeps_the_evidence,
     only_dead_letters_can_be_edited,
     a_worker_of_an_edited_dead_letter_is_told_so,
     a_repeated_edit_makes_one_revision,

@@ -125,7 +125,7 @@ async fn what_changed_since_a_selection_is_skipped(f: &Fixture) {
         queue: queue.uid,
         id,
         base,
-        payload: "2".into(),
+        payload: format!("{}", base + 2).into(),
         headers: None,
     };
     f.operate(edit(ids[1], 0)).await;

@@ -282,8 +282,8 @@ async fn only_a_dead_letter_can_be_changed_and_not_for_ever(client: &Client) {
     client
         .refused("PATCH", &elsewhere, body.clone(), 404, "not_found")
         .await;
-    for _ in 0..20 {
-        patch(client, &live, body.clone()).await;
+    for number in 0..20 {
+        patch(client, &live, json!({"message": [number], "reason": "x"})).await;
     }
     refused(client, &live, body, 409, "revision_limit").await;
 }

@@ -16,6 +16,7 @@ mod publish;
 mod queues;
 mod receive;
 mod redrives;
+mod repeats;
 mod rights;
 mod selections;
 mod server;

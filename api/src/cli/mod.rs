@@ -9,7 +9,7 @@ mod token;
 
 use crate::config::{Config, StoreConfig};
 use crate::demo::{self, DemoArgs, DemoWorkerArgs};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 ///
 /// Without a command it serves; `quita serve --help` explains every setting.
 #[derive(Parser)]
-#[command(name = "quita", version, args_conflicts_with_subcommands = true)]
+#[command(name = "quita", version, args_conflicts_with_subcommands = true, after_help = ENVIRONMENT)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -43,22 +43,40 @@ enum Command {
     /// Ask the server on this machine whether it is ready; the exit code says it
     Health(HealthArgs),
     #[command(flatten)]
-    Remote(remote::RemoteCommand),
+    Remote(Box<remote::RemoteCommand>),
     /// Print a script that completes commands and options in a shell
     #[command(after_help = "EXAMPLES
   quita completions bash > ~/.local/share/bash-completion/completions/quita
   quita completions fish > ~/.config/fish/completions/quita.fish")]
     Completions {
         /// The shell
-        #[arg(value_parser = shell)]
-        shell: clap_complete::Shell,
+        #[arg(value_enum)]
+        shell: Shell,
     },
     /// Play a month of charges on a bad day: gateway failures, kill -9 of a worker and of the server, a second publisher
     Demo(DemoArgs),
-    /// A worker of the demo
-    #[command(hide = true)]
-    DemoWorker(DemoWorkerArgs),
 }
+
+/// A worker of the demo, which the demo starts itself: it is no command that anybody is offered.
+#[derive(Parser)]
+struct DemoWorker {
+    #[command(flatten)]
+    args: DemoWorkerArgs,
+}
+
+/// Its name.
+const DEMO_WORKER: &str = "demo-worker";
+
+/// Shells that the scripts are tried with.
+#[derive(Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// What stands below the help of all commands.
+const ENVIRONMENT: &str = remote::SURROUNDINGS;
 
 /// Whom to ask.
 #[derive(Args)]
@@ -75,9 +93,16 @@ struct HealthArgs {
 
 /// Runs the command that this process was started with.
 pub fn main() -> ExitCode {
-    let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == DEMO_WORKER)
+    {
+        let worker = DemoWorker::parse_from(std::env::args_os().skip(1));
+        return run_to_end(demo::run_worker(worker.args));
+    }
+    let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => not_understood(&error),
     };
     // Whatever a store makes is its owner's alone, also in a folder that was there before.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
@@ -90,16 +115,26 @@ pub fn main() -> ExitCode {
         Some(Command::Token(command)) => token::run(command),
         Some(Command::Health(args)) => health::run(args.listen),
         Some(Command::Completions { shell }) => completions(shell),
-        Some(Command::Remote(command)) => return remote::run(command),
+        Some(Command::Remote(command)) => return remote::run(*command),
         Some(Command::Demo(args)) => return run_to_end(demo::run(args)),
-        Some(Command::DemoWorker(args)) => return run_to_end(demo::run_worker(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("quita: {error}");
+            remote::talk(&format!("quita: {error}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Help, or what is wrong with the command line. What was typed may have come from elsewhere, and may hold what a terminal
+/// would act on: the same is said about the words as they look when that is written out.
+fn not_understood(error: &clap::Error) -> ! {
+    let words =
+        std::env::args_os().map(|word| remote::visible(&word.to_string_lossy()).into_owned());
+    match Cli::try_parse_from(words) {
+        Err(harmless) => harmless.exit(),
+        Ok(_) => error.exit(),
     }
 }
 
@@ -122,21 +157,16 @@ fn openapi() -> Done {
     Ok(())
 }
 
-fn completions(shell: clap_complete::Shell) -> Done {
+fn completions(shell: Shell) -> Done {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "quita", &mut script);
     say(&String::from_utf8(script)?);
     Ok(())
-}
-
-/// Shells that the scripts are tried with.
-fn shell(name: &str) -> Result<clap_complete::Shell, String> {
-    match name {
-        "bash" => Ok(clap_complete::Shell::Bash),
-        "zsh" => Ok(clap_complete::Shell::Zsh),
-        "fish" => Ok(clap_complete::Shell::Fish),
-        _ => Err("expected is bash, zsh or fish".to_owned()),
-    }
 }
 
 /// Prints. A reader that has gone is not a reason to fail.

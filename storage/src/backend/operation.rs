@@ -47,7 +47,8 @@ pub enum Operation {
         /// The decision.
         act: Act,
     },
-    /// Change a dead letter's payload or headers. Id, request id, key and fingerprint stay as they were published.
+    /// Change a dead letter's payload or headers. Id, request id, key and fingerprint stay as they were published. What is there
+    /// already is no change: no revision, no audit row.
     Edit {
         /// Must be the message's queue.
         queue: QueueUid,
@@ -221,7 +222,7 @@ pub enum OperationRefused {
     NotEdited,
     /// Somebody else has changed it meanwhile.
     RevisionConflict,
-    /// It was changed [`MAX_REVISIONS`] times.
+    /// It was changed [`MAX_REVISIONS`] times. Taking the changes back is still possible.
     RevisionLimit,
     /// No such selection.
     SelectionNotFound,
@@ -238,7 +239,7 @@ pub enum OperationRefused {
     RedriveFinished,
 }
 
-/// Changes of one dead letter's payload, at most.
+/// Changes of one dead letter's payload, at most; taking them back is one more.
 pub const MAX_REVISIONS: i32 = 20;
 
 impl From<ActRefused> for OperationRefused {

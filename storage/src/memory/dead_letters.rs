@@ -221,7 +221,7 @@ impl State {
         let Some(current) = revisions.last().cloned() else {
             return Err(No::MessageNotFound);
         };
-        if current.number >= MAX_REVISIONS {
+        if current.number >= MAX_REVISIONS && change.is_some() {
             return Err(No::RevisionLimit);
         }
         let (floor, undo) = (
@@ -242,6 +242,13 @@ impl State {
                     .ok_or(No::NotEdited)?
             }
         };
+        if !undo && (&payload, &headers) == (&current.payload, &current.headers) {
+            return Ok(Answer::Edited {
+                id: id.0,
+                revision: current.number,
+                edited: was_edited,
+            });
+        }
         let number = current.number + 1;
         let trail = Trail::edited((current.number, &current.payload), (number, &payload));
         revisions.push(Revision {

@@ -33,6 +33,8 @@ pub(super) struct Wanted {
 pub(super) enum For {
     /// To be changed: locks the state rows, and the queue rows against a purge.
     Change,
+    /// The same, but whom somebody works on, or has moved meanwhile, is left out.
+    ChangeIfFree,
     /// To be looked at, with the latest delivery.
     Look,
     /// To be looked at, with the whole history.
@@ -133,6 +135,7 @@ LEFT JOIN LATERAL (
 }
 
 pub(super) const LOAD_LOCKED: &str = load_sql!("FOR UPDATE", "FOR KEY SHARE");
+pub(super) const LOAD_FREE: &str = load_sql!("FOR UPDATE SKIP LOCKED", "FOR KEY SHARE");
 pub(super) const LOAD_SEEN: &str = load_sql!("", "");
 
 pub(super) const COMPLETIONS: &str = "-- completions
@@ -172,10 +175,10 @@ impl Postgres {
     ) -> Result<Drafts, Fault> {
         let seqs: Vec<i64> = wanted.keys().copied().collect();
         let uids: Vec<Option<i32>> = wanted.values().map(|w| w.uid).collect();
-        let sql = if purpose == For::Change {
-            LOAD_LOCKED
-        } else {
-            LOAD_SEEN
+        let sql = match purpose {
+            For::Change => LOAD_LOCKED,
+            For::ChangeIfFree => LOAD_FREE,
+            _ => LOAD_SEEN,
         };
         let found = sqlx::query(sql)
             .bind(&seqs)
@@ -192,6 +195,9 @@ impl Postgres {
             let message = rows::message(row, 3, seq)?;
             let place = rows::place(row, 3 + MESSAGE_COLUMNS)?;
             if message.is_some() && place.is_none() {
+                if purpose == For::ChangeIfFree {
+                    continue;
+                }
                 return Err(Fault::moved("a message"));
             }
             drafts.insert(seq, assemble(seq, message, place, known));

@@ -85,8 +85,8 @@ pub(super) async fn clock(connection: &mut PgConnection) -> Result<Millis, Fault
     Ok(sqlx::query(CLOCK).fetch_one(connection).await?.try_get(0)?)
 }
 
-// l: leases to look at; p: those that were extended are looked at again at their new end; d: delays that are over; e: life
-// spans that are over. Rows that somebody works on are skipped: whoever it is lets the time pass for them.
+// l: leases to look at; p: those that were extended are looked at again at their new end; d: delays that are over. Rows that
+// somebody works on are skipped: whoever it is lets the time pass for them.
 pub(super) const DUE: &str = "-- due
 WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t),
 l AS MATERIALIZED (
@@ -96,14 +96,16 @@ p AS (UPDATE lease SET check_at = expires_at
     WHERE ctid = ANY(ARRAY(SELECT l.tid FROM l, clk WHERE l.expires_at > clk.t)) RETURNING expires_at),
 d AS MATERIALIZED (
     SELECT x.* FROM clk CROSS JOIN LATERAL (SELECT seq FROM delayed WHERE due_at <= clk.t
-        ORDER BY due_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x),
-e AS MATERIALIZED (
-    SELECT x.* FROM clk CROSS JOIN LATERAL (SELECT seq FROM expiring WHERE check_at <= clk.t
-        ORDER BY check_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)
-SELECT clk.t, greatest((SELECT count(*) FROM l), (SELECT count(*) FROM d), (SELECT count(*) FROM e)),
-    (SELECT min(expires_at) FROM p), w.seq
-FROM clk LEFT JOIN (
-    SELECT l.seq FROM l, clk WHERE l.expires_at <= clk.t UNION SELECT seq FROM d UNION SELECT seq FROM e) w ON true";
+        ORDER BY due_at, seq LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x)
+SELECT clk.t, greatest((SELECT count(*) FROM l), (SELECT count(*) FROM d)), (SELECT min(expires_at) FROM p), w.seq
+FROM clk LEFT JOIN (SELECT l.seq FROM l, clk WHERE l.expires_at <= clk.t UNION SELECT seq FROM d) w ON true";
+
+// Life spans that are over. Nothing is locked: a message's state row is the lock of its row here, too. Whoever holds a state
+// row may delete this one, so holding this one while asking for a state row would be a dead-lock.
+pub(super) const EXPIRED: &str = "-- expired
+WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t)
+SELECT clk.t, x.seq FROM clk CROSS JOIN LATERAL (SELECT seq FROM expiring WHERE check_at <= clk.t
+    ORDER BY check_at LIMIT $2::bigint) x";
 
 // Looks only at queues that are older than their own retention.
 pub(super) const OVER_AGED: &str = "-- over-aged
@@ -206,16 +208,43 @@ impl Postgres {
                 wanted.insert(seq, Wanted::default());
             }
         }
-        self.let_time_pass(&mut tx, &wanted, at, &mut moved).await?;
-        let next = sqlx::query(NEXT_DUE).fetch_one(&mut *tx).await?;
+        self.let_time_pass(&mut tx, &wanted, For::Change, at, &mut moved)
+            .await?;
+        tx.commit().await?;
+        self.try_expire(now, &mut moved).await?;
+        let mut connection = self.pool.acquire().await?;
+        let next = sqlx::query(NEXT_DUE).fetch_one(&mut *connection).await?;
         if let Some(next) = next.try_get(0)? {
             moved.stir.add_due(next);
         }
-        tx.commit().await?;
         if now.is_none() {
             self.due.saw(at);
         }
         Ok(moved)
+    }
+
+    /// Files messages whose life span is over and that nobody works on: whoever does lets the time pass for them.
+    async fn try_expire(&self, now: Now, moved: &mut Moved) -> Result<(), Fault> {
+        let mut tx = self.begin().await?;
+        let rows = sqlx::query(EXPIRED)
+            .bind(now)
+            .bind(STEP)
+            .fetch_all(&mut *tx)
+            .await?;
+        let Some(first) = rows.first() else {
+            tx.rollback().await?;
+            return Ok(());
+        };
+        let at: Millis = first.try_get(0)?;
+        moved.more |= rows.len() as i64 >= STEP;
+        let mut wanted = BTreeMap::new();
+        for row in &rows {
+            wanted.insert(row.try_get(1)?, Wanted::default());
+        }
+        self.let_time_pass(&mut tx, &wanted, For::ChangeIfFree, at, moved)
+            .await?;
+        tx.commit().await?;
+        Ok(())
     }
 
     /// Files ready messages past the retention of their queue.
@@ -252,7 +281,8 @@ impl Postgres {
         for row in &rows {
             wanted.insert(row.try_get(1)?, Wanted::default());
         }
-        self.let_time_pass(&mut tx, &wanted, at, &mut moved).await?;
+        self.let_time_pass(&mut tx, &wanted, For::Change, at, &mut moved)
+            .await?;
         tx.commit().await?;
         Ok(moved)
     }
@@ -262,13 +292,14 @@ impl Postgres {
         &self,
         connection: &mut PgConnection,
         wanted: &BTreeMap<i64, Wanted>,
+        purpose: For,
         now: Millis,
         moved: &mut Moved,
     ) -> Result<(), Fault> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut drafts = self.load(connection, wanted, For::Change).await?;
+        let mut drafts = self.load(connection, wanted, purpose).await?;
         let (mut later, mut ends) = (Vec::new(), Vec::new());
         for loaded in drafts.values_mut() {
             let Some(known) = &loaded.known else { continue };

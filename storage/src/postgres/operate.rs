@@ -21,6 +21,11 @@ use sqlx::postgres::PgConnection;
 use sqlx::{Postgres as Driver, Row, Transaction};
 use std::collections::BTreeMap;
 
+// Repeats of one call take turns, so that the second one finds the answer of the first, and not what the first has done. Not
+// for a selection: its snapshot begins with its first statement, and two that meet at the end take turns by themselves.
+pub(super) const ALONE: &str =
+    "-- operate, alone\nSELECT pg_advisory_xact_lock(hashtextextended($1::text, 0))";
+
 pub(super) const BEGIN: &str = "-- operate, begin
 WITH clk AS MATERIALIZED (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS t)
 SELECT clk.t, o.fingerprint, o.answer
@@ -97,6 +102,10 @@ impl Postgres {
             self.begin().await?
         };
         let id = call.request_id.as_deref().map(text);
+        let alone = !matches!(operation, Operation::Select { .. });
+        if let Some(id) = id.as_deref().filter(|_| alone) {
+            sqlx::query(ALONE).bind(id).execute(&mut *tx).await?;
+        }
         let row = sqlx::query(BEGIN)
             .bind(now)
             .bind(id.as_deref())

@@ -347,7 +347,7 @@ impl Postgres {
         now: Now,
     ) -> Result<Stir, Fault> {
         let now = begin_marked(connection, mark, now).await?;
-        let mut drafts = self.load(connection, odd, For::Change).await?;
+        let mut drafts = self.load(connection, odd, For::ChangeIfFree).await?;
         for loaded in drafts.values_mut() {
             let Some(known) = &loaded.known else { continue };
             let policy = &known.queue.policy;

@@ -90,7 +90,7 @@ impl Work<'_> {
             Some(row) => (row.try_get(0)?, row.try_get(1)?),
             None => (0, 0),
         };
-        if number >= MAX_REVISIONS {
+        if number >= MAX_REVISIONS && !undo {
             return refused(No::RevisionLimit);
         }
         // What it died with stays the floor while the changes of this death go on.
@@ -111,6 +111,13 @@ impl Work<'_> {
             .await?;
         let old = Bytes::copy_from_slice(row.try_get(0)?);
         let envelope = &before.envelope;
+        if !undo && payload == old && headers == envelope.headers {
+            return Ok(Answer::Edited {
+                id: id.0,
+                revision: number,
+                edited: was_edited,
+            });
+        }
         if latest.is_none() {
             let published = Revision {
                 number: 0,

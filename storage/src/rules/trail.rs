@@ -109,6 +109,17 @@ fn message(message: &Message) -> Value {
     }
     said.insert("attempts".into(), message.life.attempts.into());
     said.insert("redrive_count".into(), message.life.redrives.into());
+    // A forced redrive drops it from the message: what a worker reported as done is never thrown away.
+    if let Some(completion) = &message.completion {
+        let outcome = completion
+            .outcome
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok());
+        said.insert(
+            "completion".into(),
+            json!({"delivery": completion.fence, "outcome": outcome.unwrap_or(Value::Null)}),
+        );
+    }
     Value::Object(said)
 }
 

@@ -116,7 +116,7 @@ pub(super) fn edit(
     else {
         return refused(No::MessageNotFound);
     };
-    if current.number >= MAX_REVISIONS {
+    if current.number >= MAX_REVISIONS && change.is_some() {
         return refused(No::RevisionLimit);
     }
     let floor = if was_edited {
@@ -132,6 +132,13 @@ pub(super) fn edit(
             None => return refused(No::NotEdited),
         },
     };
+    if change.is_some() && (&payload, &headers) == (&current.payload, &current.headers) {
+        return Ok(Answer::Edited {
+            id: id.0,
+            revision: current.number,
+            edited: was_edited,
+        });
+    }
     let new = Revision {
         number: current.number + 1,
         at: cycle.now,

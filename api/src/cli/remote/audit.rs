@@ -5,7 +5,7 @@ use super::client;
 use super::exit::{Exit, Failure, Outcome};
 use super::filter::moment;
 use super::output::Format;
-use super::paging::{self, Listing};
+use super::paging::{self, Listing, Wanted};
 use super::path::{Pairs, with_query};
 use super::progress;
 use super::table::{Column, text, time};
@@ -14,20 +14,26 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::io::{BufRead, Read};
 
-pub(super) const EXAMPLES: &str = "EXAMPLES
+pub(super) const EXAMPLES: &str = concat!(
+    "EXAMPLES
   quita audit
   quita audit --queue charges --action discard --from 7d
   quita audit --message msg_02mx3k8s9qv40 --order oldest
   quita audit --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z -o jsonl > november.jsonl
 
+ACTIONS
+  create_queue  put_queue  delete_queue  pause  resume  purge
+  cancel  promote  dead_letter  edit  undo_edit  redrive  discard  reopen
+  start_redrive  pause_redrive  resume_redrive  cancel_redrive  change_redrive
+  abort_redrive  finish_redrive
+  create_key  revoke_key  dead_letter_expired
+
 With -o jsonl all entries are written as they come, oldest first, unless --limit or --order say otherwise.
 
-EXIT CODES
-  0 done          1 failed                2 usage       3 not found
-  4 not allowed   5 refused by a guard    6 temporary   7 partly done";
+",
+    super::surroundings!()
+);
 
-/// Entries shown when nothing else is said.
-const LIMIT: usize = 50;
 /// Longest line of an export.
 const MAX_LINE: u64 = 64 << 20;
 
@@ -45,7 +51,7 @@ pub(in crate::cli) struct AuditArgs {
     #[arg(long)]
     actor: Option<String>,
 
-    /// Of this kind, such as `discard` or `start_redrive`
+    /// Of this kind; the actions are listed below
     #[arg(long)]
     action: Option<String>,
 
@@ -95,8 +101,8 @@ const COLUMNS: &[Column] = &[
 pub(super) fn run(session: &mut Session, args: &AuditArgs) -> Outcome {
     let now = Timestamp::from_millisecond(quita_storage::clock::wall()).unwrap_or_default();
     let query = args.query(now)?;
-    let limit = args.limit.map(|limit| limit as usize);
     if session.out.format == Format::Jsonl {
+        let limit = args.limit.map(|limit| limit as usize);
         return export(session, &query, limit.unwrap_or(usize::MAX));
     }
     let listing = Listing {
@@ -105,14 +111,10 @@ pub(super) fn run(session: &mut Session, args: &AuditArgs) -> Outcome {
         member: "entries",
         name: "audit_id",
         columns: COLUMNS,
+        keep: paging::ALL,
         none: "There are no such entries.",
     };
-    let most = if args.all {
-        usize::MAX
-    } else {
-        limit.unwrap_or(LIMIT)
-    };
-    paging::list(session, &listing, most)
+    paging::list(session, &listing, Wanted::new(args.limit, args.all))
 }
 
 impl AuditArgs {

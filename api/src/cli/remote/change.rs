@@ -15,11 +15,12 @@ use std::fmt::Write;
 /// Options of every change.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct ChangeArgs {
-    /// Show what would be done, and change nothing
+    /// Show the request and what it would meet, and send nothing: the server does not check it. Of many, the server counts what
+    /// would happen
     #[arg(long)]
     pub(super) dry_run: bool,
 
-    /// Names the request: a repeat with the same id gives the first answer again [default: a new one]
+    /// Names the request: the same command with the same id gives the first answer again [default: a new one]
     #[arg(long, value_name = "ID")]
     pub(super) request_id: Option<String>,
 }
@@ -67,37 +68,55 @@ pub(super) fn send(client: &Client, change: &Change) -> Outcome<String> {
         })
 }
 
+/// What a dry run has found out without the server's help.
+pub(super) struct Meets<'a> {
+    /// The name of what it is about.
+    pub(super) name: String,
+    /// The present state, for people.
+    pub(super) fields: Vec<(&'a str, String)>,
+    /// The present state, as the interface says it.
+    pub(super) present: Value,
+    /// Why the server would refuse it, where that can be seen from here.
+    pub(super) refusal: Option<String>,
+}
+
 impl Session {
-    /// Shows what would be sent, and the present state as names and values.
-    pub(super) fn show_dry_run(&mut self, change: &Change, present: &[(&str, String)]) -> Outcome {
-        let request = format!("{} {}", change.method, change.path);
+    /// Shows what would be sent and what it would meet. Refused where it is clear that the server would refuse it.
+    pub(super) fn show_dry_run(&mut self, change: &Change, meets: &Meets<'_>) -> Outcome {
         match self.out.format {
-            Format::Table | Format::Name => {
-                talk("Nothing was changed. This would be sent:");
-                self.out.line(&request)?;
+            Format::Name => self.out.line(&visible(&meets.name))?,
+            Format::Table => {
+                self.out.line(
+                    "Nothing was sent, and the server has not checked this. It would be sent:\n",
+                )?;
+                let request = format!("{} {}", change.method, change.path);
+                self.out.line(&visible(&request))?;
                 if !change.body.is_empty() {
                     self.out.line(&json::pretty(&change.text()))?;
                 }
-                talk("\nIt would meet:");
-                self.out.line("")?;
-                self.out.line(&table::fields(present, self.out.width))?;
+                self.out.line("\nIt would meet:\n")?;
+                let fields = table::fields(&meets.fields, self.out.width);
+                self.out.line(&fields)?;
             }
             Format::Json | Format::Jsonl => {
-                let present: serde_json::Map<String, Value> = present
-                    .iter()
-                    .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
-                    .collect();
                 let text = format!(
-                    r#"{{"dry_run":true,"method":"{}","path":{},"body":{},"present":{}}}"#,
+                    r#"{{"dry_run":true,"checked_by_server":false,"method":"{}","path":{},"body":{},"present":{},"refusal":{}}}"#,
                     change.method,
                     Value::from(change.path.as_str()),
                     change.text(),
-                    Value::Object(present)
+                    meets.present,
+                    Value::from(meets.refusal.clone()),
                 );
                 self.out.one(&text, "path", |_, _| String::new())?;
             }
         }
         self.out.flush()?;
-        Ok(Exit::Done)
+        match &meets.refusal {
+            None => Ok(Exit::Done),
+            Some(why) => {
+                talk(&format!("This would be refused: {why}"));
+                Ok(Exit::Refused)
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! One server, called the way its interface asks for: a key, JSON, and a request id with whatever changes something.
 
+use super::connection::Place;
 use super::exit::{Exit, Failure, Outcome};
-use super::profile::Place;
+use super::output::talk;
 use super::visible::visible;
 use http::{HeaderValue, Method, Request, header};
 use serde::de::DeserializeOwned;
@@ -12,11 +13,8 @@ use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
+/// A network that takes longer to connect is one that does not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For the answer to begin; longer than the server takes for anything.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// Between two parts of an answer.
-const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// Largest answer that is taken whole: a page of 500 messages is far below.
 const MAX_ANSWER: u64 = 64 << 20;
 /// Before each repeat of a request whose answer was lost.
@@ -62,16 +60,20 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// For the server at `place`. Connects at the first call.
-    pub(super) fn new(place: Place) -> Outcome<Self> {
+    /// For the server at `place`, which may take `patience` for an answer to begin, and for each part of it. Connects at the
+    /// first call.
+    pub(super) fn new(place: Place, patience: Duration) -> Outcome<Self> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .user_agent(concat!("quita/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(ANSWER_TIMEOUT))
-            .timeout_per_read(Some(READ_TIMEOUT));
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(patience)))
+            .timeout_recv_response(Some(patience))
+            .timeout_per_read(Some(patience));
+        if on_this_machine(&place.url) {
+            config = config.proxy(None);
+        }
         if place.url.starts_with("https:") {
             config = config.tls_config(tls());
         }
@@ -88,9 +90,19 @@ impl Client {
         })
     }
 
+    /// The server's address.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The text of a 200.
     pub(super) fn get(&self, path: &str) -> Outcome<String> {
         self.call(&Method::GET, path, None, true, false)
+    }
+
+    /// [`Client::get`] with a single try, for whoever looks again anyway.
+    pub(super) fn look(&self, path: &str) -> Outcome<String> {
+        self.call(&Method::GET, path, None, false, false)
     }
 
     /// [`Client::get`], read as JSON.
@@ -149,7 +161,13 @@ impl Client {
                 return Err(self.unreachable(&lost));
             }
             match pauses.next() {
-                Some(pause) if repeatable => std::thread::sleep(*pause),
+                Some(pause) if repeatable => {
+                    talk(&format!(
+                        "No whole answer ({}); the request is sent again.",
+                        visible(&lost.to_string())
+                    ));
+                    std::thread::sleep(*pause);
+                }
                 _ => {
                     let failure = self.unreachable(&lost);
                     return Err(if body.is_some() {
@@ -224,6 +242,15 @@ impl Client {
     }
 }
 
+/// Whether the address is of this machine, which no proxy could reach.
+fn on_this_machine(url: &str) -> bool {
+    let parsed = url.parse::<http::Uri>().ok();
+    let host = parsed.as_ref().and_then(http::Uri::host);
+    let host = host.unwrap_or_default().trim_matches(['[', ']']);
+    let address = host.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// Surely nothing was sent.
 fn never_arrived(error: &Error) -> bool {
     match error {
@@ -266,4 +293,28 @@ pub(super) fn read_all(from: impl Read, limit: u64, what: &str) -> Outcome<Strin
         return Err(Failure::usage(format!("{what}: more than {limit} bytes")));
     }
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{what}: not UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_proxy_stands_before_this_machine() {
+        for own in [
+            "http://127.0.0.1:8080",
+            "http://127.9.9.9",
+            "http://localhost:1/base",
+            "https://[::1]:8080",
+        ] {
+            assert!(on_this_machine(own), "{own}");
+        }
+        for other in [
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://[2001:db8::1]",
+        ] {
+            assert!(!on_this_machine(other), "{other}");
+        }
+    }
 }

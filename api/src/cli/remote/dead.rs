@@ -1,18 +1,20 @@
 //! `quita dead`: look at dead letters, and decide about one or about many.
 
 use super::Session;
-use super::bulk::{self, BulkArgs, Decision};
+use super::bulk::{self, Decision};
 use super::change::ChangeArgs;
 use super::client;
-use super::decide;
-use super::exit::{Exit, Outcome};
+use super::decide::{self, Each};
+use super::exit::{Exit, Failure, Outcome};
 use super::filter::Filter;
 use super::fix::{self, FixArgs};
+use super::input;
 use super::message::{self, SUMMARY, SUMMARY_WITH_QUEUE};
 use super::output::talk;
 use super::paging::{self, Limits, Listing};
 use super::path::{self, Pairs};
-use super::story::Story;
+use super::start::{BulkArgs, TrialArgs};
+use super::story::{Needed, Story};
 use super::table::{Column, text, time};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::value::RawValue;
@@ -90,9 +92,9 @@ pub(in crate::cli) struct GroupsArgs {
     #[arg(long)]
     queue: Option<String>,
 
-    /// At most this many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
-    limit: u32,
+    /// At most this many [default: 50]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
+    limit: Option<u32>,
 
     #[command(flatten)]
     filter: Filter,
@@ -123,7 +125,7 @@ pub(super) enum DiscardCode {
 #[derive(Args)]
 pub(in crate::cli) struct DiscardArgs {
     /// Messages, by their ids
-    #[arg(value_name = "ID", required_unless_present = "queue")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
 
     /// What kind of decision it is
@@ -144,7 +146,7 @@ pub(in crate::cli) struct DiscardArgs {
 #[derive(Args)]
 pub(in crate::cli) struct RedriveArgs {
     /// Messages, by their ids
-    #[arg(value_name = "ID", required_unless_present = "queue")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
 
     /// Also above `max_redrives`, and although a worker has reported the work as done
@@ -164,6 +166,9 @@ pub(in crate::cli) struct RedriveArgs {
 
     #[command(flatten)]
     bulk: BulkArgs,
+
+    #[command(flatten)]
+    trial: TrialArgs,
 }
 
 #[derive(Args)]
@@ -180,6 +185,9 @@ pub(in crate::cli) struct ReopenArgs {
     change: ChangeArgs,
 }
 
+/// Groups shown unless it is said how many.
+const GROUPS_SHOWN: u32 = 50;
+
 const GROUPS: &[Column] = &[
     Column::number("COUNT", |g| text(&g["count"])),
     Column::firm("GROUP", |g| text(&g["group"])),
@@ -187,9 +195,9 @@ const GROUPS: &[Column] = &[
     Column::firm("KIND", |g| text(&g["failure_kind"])),
     Column::text("CODE", |g| text(&g["error_code"])),
     Column::text("ERROR", |g| text(&g["error_text"])),
-    Column::firm("EXAMPLE", |g| text(&g["example_message_id"])),
-    Column::firm("LAST", |g| time(&g["last_died_at"])),
     Column::firm("FIRST", |g| time(&g["first_died_at"])),
+    Column::firm("LAST", |g| time(&g["last_died_at"])),
+    Column::firm("EXAMPLE", |g| text(&g["example_message_id"])),
 ];
 
 pub(super) fn run(session: &mut Session, command: DeadCommand) -> Outcome {
@@ -198,39 +206,62 @@ pub(super) fn run(session: &mut Session, command: DeadCommand) -> Outcome {
         DeadCommand::Groups(args) => groups(session, &args),
         DeadCommand::Show { id } => show(session, &id),
         DeadCommand::Fix(args) => fix::run(session, &args),
-        DeadCommand::Discard(args) => {
-            let code = args.code.to_possible_value();
-            let members: Pairs = vec![
-                ("code", code.map_or(Value::Null, |c| c.get_name().into())),
-                ("justification", args.justification.as_str().into()),
-            ];
-            if args.ids.is_empty() {
-                let action = "discard";
-                let decision = Decision { action, members };
-                return bulk::run(session, &args.bulk, &args.change, decision);
-            }
-            decide::no_filter(&args.bulk.filter)?;
-            decide::each(session, &args.ids, &args.change, "/discard", &members)
-        }
-        DeadCommand::Redrive(args) => {
-            let mut members: Pairs = vec![
-                ("force", if args.force { true.into() } else { Value::Null }),
-                ("reason", json!(args.reason)),
-            ];
-            if args.ids.is_empty() {
-                let action = "redrive";
-                let decision = Decision { action, members };
-                return bulk::run(session, &args.bulk, &args.change, decision);
-            }
-            decide::no_filter(&args.bulk.filter)?;
-            members.push(("expires_in_seconds", json!(args.expires_in)));
-            decide::each(session, &args.ids, &args.change, "/redrive", &members)
-        }
+        DeadCommand::Discard(args) => discard(session, &args),
+        DeadCommand::Redrive(args) => redrive(session, &args),
         DeadCommand::Reopen(args) => {
-            let members = vec![("reason", args.reason.as_str().into())];
-            decide::each(session, &args.ids, &args.change, "/reopen", &members)
+            let each = Each {
+                action: "/reopen",
+                needs: Needed::Discarded,
+                members: vec![("reason", args.reason.as_str().into())],
+            };
+            decide::each(session, &args.ids, &args.change, &each)
         }
     }
+}
+
+fn discard(session: &mut Session, args: &DiscardArgs) -> Outcome {
+    // Before anybody types a count for a request that is refused.
+    if let Some(short) = input::too_short(&args.justification) {
+        return Err(Failure::refused(format!("nothing was done: {short}")));
+    }
+    let code = args.code.to_possible_value();
+    let members: Pairs = vec![
+        ("code", code.map_or(Value::Null, |c| c.get_name().into())),
+        ("justification", args.justification.as_str().into()),
+    ];
+    if args.ids.is_empty() {
+        let action = "discard";
+        let decision = Decision { action, members };
+        return bulk::run(session, &args.bulk, None, &args.change, decision);
+    }
+    decide::no_filter(&args.bulk.filter)?;
+    let each = Each {
+        action: "/discard",
+        needs: Needed::Dead,
+        members,
+    };
+    decide::each(session, &args.ids, &args.change, &each)
+}
+
+fn redrive(session: &mut Session, args: &RedriveArgs) -> Outcome {
+    let mut members: Pairs = vec![
+        ("force", if args.force { true.into() } else { Value::Null }),
+        ("reason", json!(args.reason)),
+    ];
+    if args.ids.is_empty() {
+        let action = "redrive";
+        let decision = Decision { action, members };
+        let trial = Some(&args.trial);
+        return bulk::run(session, &args.bulk, trial, &args.change, decision);
+    }
+    decide::no_filter(&args.bulk.filter)?;
+    members.push(("expires_in_seconds", json!(args.expires_in)));
+    let each = Each {
+        action: "/redrive",
+        needs: Needed::Dead,
+        members,
+    };
+    decide::each(session, &args.ids, &args.change, &each)
 }
 
 fn list(session: &mut Session, args: &ListArgs) -> Outcome {
@@ -248,9 +279,10 @@ fn list(session: &mut Session, args: &ListArgs) -> Outcome {
         member: "messages",
         name: "message_id",
         columns,
+        keep: paging::ALL,
         none: "There are no such dead letters.",
     };
-    paging::list(session, &listing, args.limits.most())
+    paging::list(session, &listing, args.limits.wanted())
 }
 
 /// Groups come in one piece.
@@ -262,7 +294,7 @@ fn groups(session: &mut Session, args: &GroupsArgs) -> Outcome {
         more: bool,
     }
     let mut query = args.filter.query()?;
-    query.push(("limit", args.limit.into()));
+    query.push(("limit", args.limit.unwrap_or(GROUPS_SHOWN).into()));
     let path = match &args.queue {
         Some(queue) => path::queue(queue, "/dead-letters/groups"),
         None => "/v1/dead-letters/groups".to_owned(),
@@ -273,7 +305,7 @@ fn groups(session: &mut Session, args: &GroupsArgs) -> Outcome {
         rows.push(group.get())?;
     }
     rows.end("There are no such dead letters.")?;
-    if answer.more {
+    if answer.more && args.limit.is_none() {
         talk("There are more groups: --limit N shows them.");
     }
     Ok(Exit::Done)

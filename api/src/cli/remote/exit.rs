@@ -67,6 +67,8 @@ pub(super) fn for_problem(status: u16, code: &str) -> Exit {
 pub(super) struct Failure {
     /// The exit code.
     pub(super) exit: Exit,
+    /// The server's code of the problem; nothing when it was not the server that refused.
+    code: String,
     /// What to print; nothing when everything was said before, or when nobody reads it.
     text: String,
 }
@@ -77,8 +79,8 @@ pub(super) type Outcome<T = Exit> = Result<T, Failure>;
 impl Failure {
     /// With a text that is safe to print as it is.
     pub(super) fn new(exit: Exit, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { exit, text }
+        let (code, text) = (String::new(), text.into());
+        Self { exit, code, text }
     }
 
     /// A wrong command line.
@@ -105,6 +107,19 @@ impl Failure {
         ))
     }
 
+    /// Whether the server's problem has one of these codes.
+    pub(super) fn is_one_of(&self, codes: &[&str]) -> bool {
+        codes.contains(&self.code.as_str())
+    }
+
+    /// Another text and another code, for whoever has found out more; the server's own code is named.
+    #[must_use]
+    pub(super) fn instead(mut self, exit: Exit, text: &str) -> Self {
+        self.exit = exit;
+        self.text = format!("{text} ({})", self.code);
+        self
+    }
+
     /// With a line more.
     #[must_use]
     pub(super) fn and(mut self, line: &str) -> Self {
@@ -122,10 +137,10 @@ impl Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self::new(
-            for_problem(problem.status, &problem.code),
-            problem.to_string(),
-        )
+        let exit = for_problem(problem.status, &problem.code);
+        let text = problem.to_string();
+        let code = problem.code;
+        Self { exit, code, text }
     }
 }
 

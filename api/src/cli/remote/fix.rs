@@ -5,9 +5,9 @@ use super::change::{self, ChangeArgs};
 use super::client::{Body, Change};
 use super::exit::{Exit, Failure, Outcome};
 use super::output::talk;
-use super::story::Story;
+use super::story::{Needed, Story};
 use super::table::{self, text};
-use super::{input, json, path, profile};
+use super::{decide, input, json, path, profile};
 use clap::{ArgGroup, Args};
 use http::Method;
 use serde_json::value::RawValue;
@@ -37,7 +37,7 @@ pub(in crate::cli) struct FixArgs {
     #[arg(long, value_name = "JSON", groups = ["what", "payload"])]
     message: Option<String>,
 
-    /// Change the payload in $VISUAL or $EDITOR
+    /// Change the payload in $VISUAL or $EDITOR; needs a terminal
     #[arg(long, groups = ["what", "payload"])]
     edit: bool,
 
@@ -53,7 +53,7 @@ pub(in crate::cli) struct FixArgs {
     #[arg(long, value_name = "JSON", group = "what", conflicts_with_all = ["header", "remove_header"])]
     headers: Option<String>,
 
-    /// Go back one revision
+    /// Put payload and headers back to what the message died with: takes back all edits since
     #[arg(long, group = "what", conflicts_with_all = ["payload", "header", "remove_header", "headers"])]
     undo: bool,
 
@@ -75,6 +75,11 @@ pub(in crate::cli) struct FixArgs {
 
 pub(super) fn run(session: &mut Session, args: &FixArgs) -> Outcome {
     let FixArgs { id, reason, .. } = args;
+    if args.edit && !input::can_edit() {
+        return Err(Failure::usage(
+            "--edit needs a terminal for the editor\n  hint: --merge-patch or --message say what to change",
+        ));
+    }
     let story: Story = session.client.read(&path::message(id))?;
     let queue = story.queue();
     let mut body = args.change.body(vec![("reason", json!(reason))])?;
@@ -82,7 +87,11 @@ pub(super) fn run(session: &mut Session, args: &FixArgs) -> Outcome {
         Change::post(path::dead_letter(&queue, id, "/undo-edit"), body)
     } else {
         if !edited(args, &story, &mut body)? {
-            talk("Nothing was changed.");
+            talk(if args.redrive {
+                "Nothing was changed, nothing was sent, and it was not redriven."
+            } else {
+                "Nothing was changed, and nothing was sent."
+            });
             return Ok(Exit::Done);
         }
         let mut change = Change::post(path::dead_letter(&queue, id, ""), body);
@@ -90,12 +99,27 @@ pub(super) fn run(session: &mut Session, args: &FixArgs) -> Outcome {
         change
     };
     if args.change.dry_run {
-        return session.show_dry_run(&change, &story.present());
+        let edited = &story.get("dead_letter")["edited"];
+        let refusal = story.not_in(Needed::Dead).or_else(|| {
+            let undone = args.undo && *edited == false;
+            undone.then(|| "nobody has changed it since it died (not_edited)".to_owned())
+        });
+        return session.show_dry_run(&change, &decide::meets(&story, refusal));
     }
-    let mut answer = change::send(&session.client, &change)?;
+    let needs = Needed::Dead;
+    let mut answer = change::send(&session.client, &change)
+        .map_err(|failure| decide::found(session, id, needs, failure))?;
+    let fixed: Value = json::value(&answer);
+    talk(&format!(
+        "Revision {} is there now: payload and headers as {}.",
+        text(&fixed["revision"]),
+        if args.undo {
+            "the message died with them"
+        } else {
+            "just edited"
+        }
+    ));
     if args.redrive {
-        let fixed: Value = json::value(&answer);
-        talk(&format!("Revision {}.", text(&fixed["revision"])));
         // The edit's request id names the edit alone.
         let force = if args.force { json!(true) } else { Value::Null };
         let body = ChangeArgs::default().body(vec![("force", force), ("reason", json!(reason))])?;
@@ -129,10 +153,9 @@ fn edited(args: &FixArgs, story: &Story, body: &mut Body) -> Outcome<bool> {
                 "the payload is not kept, or not for this key to see",
             ));
         };
-        match in_editor(payload)? {
-            Some(message) => put("message", message),
-            None => return Ok(false),
-        };
+        if let Some(message) = in_editor(payload)? {
+            put("message", message);
+        }
     }
     if let Some(headers) = &args.headers {
         put("headers", input::json_from("--headers", headers)?);
@@ -140,7 +163,8 @@ fn edited(args: &FixArgs, story: &Story, body: &mut Body) -> Outcome<bool> {
         let headers = changed_headers(args, &story.get("headers"))?;
         put("headers", json::raw(&Value::Object(headers)));
     }
-    Ok(true)
+    let changes = ["merge_patch", "message", "headers"];
+    Ok(changes.iter().any(|name| body.contains_key(*name)))
 }
 
 fn changed_headers(args: &FixArgs, present: &Value) -> Outcome<Map<String, Value>> {

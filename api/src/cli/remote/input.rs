@@ -3,6 +3,7 @@
 use super::client::read_all;
 use super::exit::{Failure, Outcome};
 use super::json;
+use super::visible::visible;
 use serde_json::value::RawValue;
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -14,9 +15,10 @@ pub(super) fn json_from(what: &str, text: &str) -> Outcome<Box<RawValue>> {
     let read = match text.strip_prefix('@') {
         _ if text == "-" => read_all(io::stdin().lock(), MAX_INPUT, "standard input")?,
         Some(name) => {
+            let shown = visible(name);
             let file = std::fs::File::open(name)
-                .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-            read_all(file, MAX_INPUT, name)?
+                .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+            read_all(file, MAX_INPUT, &shown)?
         }
         None => text.to_owned(),
     };
@@ -38,9 +40,38 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A part of a whole: above 0, at most 1.
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
+        _ => Err("expected is a number above 0 and at most 1".to_owned()),
+    }
+}
+
+/// A number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("expected is a number above 0".to_owned()),
+    }
+}
+
+/// What is wrong with a justification that the server would refuse; nothing when it is long enough.
+pub(super) fn too_short(justification: &str) -> Option<&'static str> {
+    let said = justification.chars().filter(|c| !c.is_whitespace()).count();
+    (said < 10).then_some(
+        "the justification needs at least 10 characters that are not spaces (reason_required)",
+    )
+}
+
 /// Whether there is a person who can be asked.
 pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Whether an editor has a terminal to work on.
+pub(super) fn can_edit() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Asks on the terminal for exactly `wanted`.
@@ -107,6 +138,25 @@ mod tests {
                 assert_eq!(refused.exit, Exit::Refused);
             }
         }
+    }
+
+    #[test]
+    fn numbers_are_in_their_ranges() {
+        for (text, part, number) in [
+            ("0.2", true, true),
+            ("1", true, true),
+            ("1.5", false, true),
+            ("0", false, false),
+            ("-1", false, false),
+            ("inf", false, false),
+            ("NaN", false, false),
+            ("x", false, false),
+        ] {
+            assert_eq!(fraction(text).is_ok(), part, "{text}");
+            assert_eq!(positive(text).is_ok(), number, "{text}");
+        }
+        assert!(too_short(" a b c d e f g h i ").is_some());
+        assert!(too_short("a b c d e f g h i j").is_none());
     }
 
     #[test]

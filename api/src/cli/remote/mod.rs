@@ -1,8 +1,8 @@
 //! The operators' commands: they talk to a server's API and know nothing of its store.
 //!
-//! Reading order: [`exit`] (codes and failures) → [`profile`] (which server, which key) → [`client`] and [`path`] → [`visible`],
+//! Reading order: [`exit`] (codes and failures) → [`connection`] and [`profile`] (which server, which key) → [`client`] and [`path`] → [`visible`],
 //! [`json`], [`table`], [`output`] (how things are printed) → [`paging`], [`change`], [`progress`] → one file per command;
-//! decisions about many go through [`bulk`] and [`watch`].
+//! decisions about many go through [`start`], [`bulk`] and [`watch`].
 //!
 //! Standard output is data and standard error is talk, everything that others wrote is printed with its control characters
 //! made visible, and nothing that changes more than one message happens without a count that the operator has seen.
@@ -11,6 +11,7 @@ mod audit;
 mod bulk;
 mod change;
 mod client;
+mod connection;
 mod dead;
 mod decide;
 mod event;
@@ -19,10 +20,12 @@ mod filter;
 mod fix;
 mod input;
 mod json;
+mod lines;
 mod message;
 mod output;
 mod paging;
 mod path;
+mod policy;
 mod problem;
 mod profile;
 mod progress;
@@ -30,6 +33,7 @@ mod publish;
 mod queue;
 mod redrive;
 mod selection;
+mod start;
 mod story;
 mod table;
 mod visible;
@@ -37,17 +41,39 @@ mod watch;
 
 use clap::{Args, Subcommand};
 use client::Client;
+use connection::Connection;
 use exit::Outcome;
 use output::{Out, OutputArgs};
-use profile::Connection;
 use std::process::ExitCode;
 
-/// What all these commands end with.
-pub(super) const EXIT_CODES: &str = "\
+pub(super) use output::talk;
+pub(super) use visible::visible;
+
+/// Where a server and a key come from, and what the exit codes are. A macro, as constants take no other constants.
+macro_rules! surroundings {
+    () => {
+        "\
+ENVIRONMENT
+  QUITA_URL       the server
+  QUITA_API_KEY   the key; there is no option for it, since others could read it there
+  QUITA_PROFILE   a profile of ~/.config/quita/config.toml (in $XDG_CONFIG_HOME where that is set)
+
+  The file is read only when nobody else can (chmod 600). An example:
+
+    [profiles.default]
+    url = \"https://quita.example\"
+    api_key = \"qta_...\"
+
 EXIT CODES
   0 done          1 failed                2 usage       3 not found
   4 not allowed   5 refused by a guard    6 temporary   7 partly done
-  130 a watch was interrupted";
+  130 a watch was interrupted"
+    };
+}
+pub(super) use surroundings;
+
+/// What stands below the help of all of them.
+pub(super) const SURROUNDINGS: &str = surroundings!();
 
 /// Commands that call a server.
 #[derive(Subcommand)]
@@ -70,7 +96,7 @@ pub(super) enum RemoteCommand {
 
 /// A command with commands of its own.
 #[derive(Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = SURROUNDINGS)]
 pub(super) struct Of<C: Subcommand> {
     #[command(flatten)]
     common: Common,
@@ -138,7 +164,7 @@ pub(super) fn run(command: RemoteCommand) -> ExitCode {
 
 fn with(common: &Common, work: impl FnOnce(&mut Session) -> Outcome) -> Outcome {
     let mut session = Session {
-        client: Client::new(common.connection.place()?)?,
+        client: Client::new(common.connection.place()?, common.connection.patience())?,
         out: Out::new(common.output.output),
     };
     let done = work(&mut session);

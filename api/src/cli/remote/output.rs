@@ -2,6 +2,7 @@
 
 use super::exit::Outcome;
 use super::json;
+use super::profile::variable;
 use super::table::Column;
 use super::visible::visible;
 use clap::{Args, ValueEnum};
@@ -11,12 +12,12 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people; fits the terminal, and is plain when piped
+    /// For people; fits the terminal (or COLUMNS), and is plain when piped
     #[default]
     Table,
     /// One JSON document
     Json,
-    /// One JSON document per line
+    /// One JSON document per line; lists keep to --limit unless there is --all
     Jsonl,
     /// Names or ids alone, one per line
     Name,
@@ -50,10 +51,9 @@ impl Out {
     /// To standard output.
     pub(super) fn new(format: Format) -> Self {
         let stdout = io::stdout();
-        let width = stdout.is_terminal().then(|| {
-            let size = console::Term::stdout().size_checked();
-            size.map_or(80, |(_, columns)| usize::from(columns))
-        });
+        let width = stdout
+            .is_terminal()
+            .then(|| columns(&console::Term::stdout()));
         let to = BufWriter::new(stdout);
         Self { format, width, to }
     }
@@ -66,6 +66,25 @@ impl Out {
     /// A line.
     pub(super) fn line(&mut self, text: &str) -> Outcome<()> {
         Ok(writeln!(self.to, "{text}")?)
+    }
+
+    /// An element of a list of JSON documents; `before` is how many there were before it.
+    pub(super) fn element(&mut self, text: &str, before: usize) -> Outcome<()> {
+        let text = json::compact(text);
+        if self.format == Format::Jsonl {
+            return self.line(&text);
+        }
+        let mark = if before == 0 { "[" } else { "," };
+        Ok(write!(self.to, "{mark}\n{text}")?)
+    }
+
+    /// The end of a list of so many JSON documents.
+    pub(super) fn end_of_list(&mut self, count: usize) -> Outcome<()> {
+        match self.format {
+            Format::Json if count == 0 => self.line("[]"),
+            Format::Json => self.line("\n]"),
+            _ => Ok(()),
+        }
     }
 
     /// One thing: `text` is its JSON, `name` the member that names it, `table` how people read it.
@@ -124,11 +143,7 @@ impl Rows<'_> {
                 let cells = self.columns.iter().map(|column| (column.cell)(&row));
                 self.cells.push(cells.collect());
             }
-            Format::Json => {
-                let before = if self.count == 0 { "[" } else { "," };
-                write!(self.out.to, "{before}\n{}", json::compact(text))?;
-            }
-            Format::Jsonl => self.out.line(&json::compact(text))?,
+            Format::Json | Format::Jsonl => self.out.element(text, self.count)?,
             Format::Name => {
                 let name = super::table::text(&json::value(text)[self.name]);
                 self.out.line(&visible(&name))?;
@@ -141,21 +156,14 @@ impl Rows<'_> {
     /// That was all. `none` is said when there was nothing.
     pub(super) fn end(self, none: &str) -> Outcome<()> {
         match self.out.format {
-            Format::Json if self.count == 0 => self.out.line("[]")?,
-            Format::Json => self.out.line("\n]")?,
+            Format::Json => self.out.end_of_list(self.count)?,
             Format::Table if self.count > 0 => {
                 let width = self.out.width;
                 let text = super::table::lay_out(self.columns, &self.cells, width);
                 self.out.line(&text)?;
-                let fitting = super::table::fitting(self.columns, &self.cells, width);
-                let hidden = self.columns.iter().skip(fitting);
-                let hidden: Vec<&str> = hidden.map(|column| column.title).collect();
-                if !hidden.is_empty() {
+                if let Some(note) = super::table::not_shown(self.columns, &self.cells, width) {
                     self.out.flush()?;
-                    talk(&format!(
-                        "Not shown, as the terminal is too narrow: {}",
-                        hidden.join(", ")
-                    ));
+                    talk(&note);
                 }
             }
             _ => {}
@@ -167,7 +175,20 @@ impl Rows<'_> {
     }
 }
 
-/// Says something to the person, on standard error.
-pub(super) fn talk(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+/// Says something to the person, on standard error. What a terminal would act on is written out, whoever it came from.
+pub(in crate::cli) fn talk(text: &str) {
+    let mut to = io::stderr().lock();
+    for line in text.split('\n') {
+        let _ = writeln!(to, "{}", visible(line));
+    }
+}
+
+/// The width of a terminal: `COLUMNS` where that is set, else what the terminal says.
+pub(super) fn columns(terminal: &console::Term) -> usize {
+    let told = variable("COLUMNS").and_then(|text| text.parse().ok());
+    let told = told.filter(|columns| *columns > 0);
+    told.unwrap_or_else(|| {
+        let size = terminal.size_checked();
+        size.map_or(80, |(_, columns)| usize::from(columns))
+    })
 }

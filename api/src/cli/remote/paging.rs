@@ -3,24 +3,28 @@
 use super::Session;
 use super::client::{Client, parse};
 use super::exit::{Exit, Failure, Outcome};
+use super::json;
 use super::output::{Rows, talk};
 use super::path::{Pairs, with_query};
 use super::progress;
 use super::table::Column;
 use clap::Args;
 use indicatif::ProgressBar;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
+/// Entries shown unless it is said how many.
+const SHOWN: usize = 50;
 /// Most entries that a server puts into a page.
 const MAX_PAGE: usize = 500;
 
 /// How many entries.
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Limits {
-    /// At most this many
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
-    limit: u32,
+    /// At most this many [default: 50]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    limit: Option<u32>,
 
     /// All of them
     #[arg(long, conflicts_with = "limit")]
@@ -29,11 +33,29 @@ pub(in crate::cli) struct Limits {
 
 impl Limits {
     /// The bound.
-    pub(super) fn most(&self) -> usize {
-        if self.all {
-            usize::MAX
-        } else {
-            self.limit as usize
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted::new(self.limit, self.all)
+    }
+}
+
+/// How many entries are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    most: usize,
+    /// Somebody said how many: that there are more is no news then.
+    said: bool,
+}
+
+impl Wanted {
+    pub(super) fn new(limit: Option<u32>, all: bool) -> Self {
+        let limit = limit.map(|limit| limit as usize);
+        Self {
+            most: if all {
+                usize::MAX
+            } else {
+                limit.unwrap_or(SHOWN)
+            },
+            said: limit.is_some(),
         }
     }
 }
@@ -47,12 +69,18 @@ pub(super) struct Listing {
     /// The member of an entry that names it.
     pub(super) name: &'static str,
     pub(super) columns: &'static [Column],
+    /// Whether an entry is one of those that were asked for, where the interface has no filter for it.
+    pub(super) keep: fn(&Value) -> bool,
     /// Said when there is nothing.
     pub(super) none: &'static str,
 }
 
-/// Prints at most `most` entries. What came before a failure is printed all the same.
-pub(super) fn list(session: &mut Session, listing: &Listing, most: usize) -> Outcome {
+/// Every entry.
+pub(super) const ALL: fn(&Value) -> bool = |_| true;
+
+/// Prints the entries that are wanted. What came before a failure is printed all the same.
+pub(super) fn list(session: &mut Session, listing: &Listing, wanted: Wanted) -> Outcome {
+    let most = wanted.most;
     let Session { client, out } = session;
     let progress = progress::counter("entries", most > MAX_PAGE && out.waits());
     let mut rows = out.rows(listing.name, listing.columns);
@@ -62,7 +90,7 @@ pub(super) fn list(session: &mut Session, listing: &Listing, most: usize) -> Out
         return walked.map(|_| Exit::Done);
     }
     rows.end(listing.none)?;
-    if walked? {
+    if walked? && !wanted.said {
         talk("There are more: --limit N or --all shows them.");
     }
     Ok(Exit::Done)
@@ -95,10 +123,11 @@ fn walk(
             Some(token) => parse(&path, token.get())?,
             None => None,
         };
-        let left = most - rows.count;
-        for entry in entries.iter().take(left) {
-            rows.push(entry.get())?;
-            progress.inc(1);
+        for entry in &entries {
+            if rows.count < most && (listing.keep)(&json::value(entry.get())) {
+                rows.push(entry.get())?;
+                progress.inc(1);
+            }
         }
         // A short page is not the end, only a missing token is.
         if token.is_none() || rows.count >= most {

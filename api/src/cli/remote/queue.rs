@@ -1,16 +1,16 @@
 //! `quita queue`.
 
 use super::Session;
-use super::change::ChangeArgs;
+use super::change::{ChangeArgs, Meets};
 use super::client::Change;
 use super::exit::{Exit, Failure, Outcome};
 use super::output::talk;
 use super::paging::{self, Limits, Listing};
+use super::policy::{self, SetArgs};
 use super::table::{self, Column, length, text, time};
 use super::visible::visible;
-use super::{change, input, json, path};
+use super::{change, input, path};
 use clap::{Args, Subcommand};
-use http::Method;
 use serde_json::Value;
 
 #[derive(Subcommand)]
@@ -31,11 +31,7 @@ pub(in crate::cli) enum QueueCommand {
     },
 
     /// Change a queue's policy, field by field
-    #[command(after_help = "EXAMPLES
-  quita queue set charges max_attempts=8 late_ack=strict
-  quita queue set charges backoff='{\"type\":\"fixed\",\"base_seconds\":5}' max_depth=null
-  quita queue set charges max_attempts=8 --dry-run
-  quita queue set refunds --create visibility_timeout_seconds=120")]
+    #[command(after_help = policy::SET_HELP)]
     Set(SetArgs),
 
     /// Stop handing out messages of a queue
@@ -55,24 +51,6 @@ pub(in crate::cli) enum QueueCommand {
   quita queue purge scratch --dead-letters --justification 'load test of Monday, nothing real'
   quita queue purge scratch --dry-run")]
     Purge(PurgeArgs),
-}
-
-#[derive(Args)]
-pub(in crate::cli) struct SetArgs {
-    /// The queue
-    queue: String,
-
-    /// Fields of the policy; a value is JSON, or a word
-    #[arg(value_name = "FIELD=VALUE", value_parser = input::pair)]
-    fields: Vec<(String, String)>,
-
-    /// Create the queue; fields that are not given have the server's defaults. Refused if it exists
-    #[arg(long)]
-    create: bool,
-
-    /// Show the request and the present policy, and change nothing
-    #[arg(long)]
-    dry_run: bool,
 }
 
 #[derive(Args)]
@@ -125,73 +103,26 @@ pub(super) fn run(session: &mut Session, command: QueueCommand) -> Outcome {
                 member: "queues",
                 name: "name",
                 columns: COLUMNS,
+                keep: paging::ALL,
                 none: "There are no queues.",
             };
-            paging::list(session, &listing, limits.most())
+            paging::list(session, &listing, limits.wanted())
         }
         QueueCommand::Show { queue } => {
             let text = session.client.get(&path::queue(&queue, ""))?;
             show(session, &text)
         }
-        QueueCommand::Set(args) => set(session, &args),
+        QueueCommand::Set(args) => policy::set(session, &args),
         QueueCommand::Pause(args) => pause(session, &args, "/pause"),
         QueueCommand::Resume(args) => pause(session, &args, "/resume"),
         QueueCommand::Purge(args) => purge(session, &args),
     }
 }
 
-fn set(session: &mut Session, args: &SetArgs) -> Outcome {
-    if args.fields.is_empty() && !args.create {
-        return Err(Failure::usage("there is nothing to set"));
-    }
-    let mut fields = serde_json::Map::new();
-    for (name, value) in &args.fields {
-        let value = serde_json::from_str(value).unwrap_or_else(|_| value.as_str().into());
-        if fields.insert(name.clone(), value).is_some() {
-            let name = visible(name);
-            return Err(Failure::usage(format!("{name} is given twice")));
-        }
-    }
-    let path = path::queue(&args.queue, "");
-    let change = Change {
-        method: if args.create {
-            Method::PUT
-        } else {
-            Method::PATCH
-        },
-        path: path.clone(),
-        body: fields
-            .iter()
-            .map(|(name, value)| (name.clone(), json::raw(value)))
-            .collect(),
-        repeatable: !args.create,
-        only_new: args.create,
-    };
-    if args.dry_run {
-        let present = match session.client.read::<Value>(&path) {
-            Ok(queue) => queue,
-            Err(absent) if args.create && absent.exit == Exit::NotFound => Value::Null,
-            Err(failure) => return Err(failure),
-        };
-        let names = fields.keys();
-        let mut state = vec![("exists", table::text(&Value::from(present.is_object())))];
-        state.extend(names.map(|name| (name.as_str(), text(&present["policy"][name.as_str()]))));
-        return session.show_dry_run(&change, &state);
-    }
-    let text = change::send(&session.client, &change).map_err(|failure| {
-        if args.create && failure.exit == Exit::Refused {
-            failure.and("hint: the queue exists; without --create its policy is changed")
-        } else {
-            failure
-        }
-    })?;
-    show(session, &text)
-}
-
 fn pause(session: &mut Session, args: &NamedArgs, action: &str) -> Outcome {
     let change = Change::post(path::queue(&args.queue, action), args.change.body(vec![])?);
     if args.change.dry_run {
-        return dry_run(session, &change, &args.queue);
+        return dry_run(session, &change, &args.queue, None);
     }
     let text = change::send(&session.client, &change)?;
     show(session, &text)
@@ -210,7 +141,11 @@ fn purge(session: &mut Session, args: &PurgeArgs) -> Outcome {
         ])?,
     );
     if args.change.dry_run {
-        return dry_run(session, &change, &args.queue);
+        let wrong = args.confirm.as_ref().is_some_and(|c| *c != args.queue);
+        let refusal = wrong.then_some("--confirm has to repeat the queue's name");
+        let short = args.justification.as_deref().filter(|_| args.dead_letters);
+        let refusal = refusal.or_else(|| short.and_then(input::too_short));
+        return dry_run(session, &change, &args.queue, refusal);
     }
     match &args.confirm {
         Some(confirm) if *confirm == args.queue => {}
@@ -248,12 +183,28 @@ fn purge(session: &mut Session, args: &PurgeArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn dry_run(session: &mut Session, change: &Change, queue: &str) -> Outcome {
-    let present: Value = session.client.read(&path::queue(queue, ""))?;
-    session.show_dry_run(change, &numbers(&present))
+fn dry_run(
+    session: &mut Session,
+    change: &Change,
+    queue: &str,
+    refusal: Option<&'static str>,
+) -> Outcome {
+    let mut present: Value = session.client.read(&path::queue(queue, ""))?;
+    let fields = numbers(&present);
+    if let Some(members) = present.as_object_mut() {
+        members.remove("policy");
+    }
+    let meets = Meets {
+        name: queue.to_owned(),
+        fields,
+        present,
+        refusal: refusal.map(str::to_owned),
+    };
+    session.show_dry_run(change, &meets)
 }
 
-fn show(session: &mut Session, text: &str) -> Outcome {
+/// Prints a queue.
+pub(super) fn show(session: &mut Session, text: &str) -> Outcome {
     session.out.one(text, "name", |queue, width| {
         let mut pairs = numbers(queue);
         let totals = queue["totals"].as_object();
@@ -269,14 +220,7 @@ fn show(session: &mut Session, text: &str) -> Outcome {
             .as_object()
             .into_iter()
             .flatten()
-            .map(|(name, value)| {
-                let shown = match value {
-                    Value::Null => "no bound".to_owned(),
-                    Value::Object(_) => json::compact(&value.to_string()),
-                    other => table::text(other),
-                };
-                (name.as_str(), shown)
-            })
+            .map(|(name, value)| (name.as_str(), policy::bound(value)))
             .collect();
         shown += &table::fields(&policy, width);
         shown

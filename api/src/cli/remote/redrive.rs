@@ -1,7 +1,7 @@
 //! `quita redrive`: what was started over many dead letters, and how it goes.
 
 use super::Session;
-use super::change::{self, ChangeArgs};
+use super::change::{self, ChangeArgs, Meets};
 use super::client::Change;
 use super::exit::{Exit, Failure, Outcome};
 use super::paging::{self, Limits, Listing};
@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 #[derive(Subcommand)]
 pub(in crate::cli) enum RedriveCommand {
-    /// List redrives and discards of many, newest first
+    /// List redrives and discards of many, newest first; without dry runs
     #[command(after_help = "EXAMPLES
   quita redrive list
+  quita redrive list --dry-runs
   quita redrive list --queue charges --state running -o name")]
     List {
         /// Of this queue
@@ -24,6 +25,9 @@ pub(in crate::cli) enum RedriveCommand {
         /// In this state
         #[arg(long, value_enum)]
         state: Option<State>,
+        /// Dry runs too
+        #[arg(long)]
+        dry_runs: bool,
         #[command(flatten)]
         limits: Limits,
     },
@@ -102,16 +106,16 @@ pub(in crate::cli) struct SteerArgs {
 
 const COLUMNS: &[Column] = &[
     Column::firm("REDRIVE", |r| text(&r["redrive_id"])),
-    Column::firm("STATE", |r| text(&r["state"])),
+    Column::firm("ACTION", |r| text(&r["action"])),
+    Column::firm("STATE", state),
     Column::text("QUEUE", |r| text(&r["queue"])),
     Column::number("COUNT", |r| text(&r["count"])),
     Column::number("MOVED", |r| text(&r["moved"])),
     Column::number("SKIPPED", |r| text(&r["skipped"]["total"])),
     Column::number("FAILED", |r| text(&r["failed_again"])),
-    Column::firm("ACTION", action),
     Column::firm("CREATED", |r| time(&r["created_at"])),
     Column::text("ACTOR", |r| text(&r["actor"])),
-    Column::text("REASON", |r| text(&r["reason"])),
+    Column::text("REASON", reason),
 ];
 
 pub(super) fn run(session: &mut Session, command: RedriveCommand) -> Outcome {
@@ -119,6 +123,7 @@ pub(super) fn run(session: &mut Session, command: RedriveCommand) -> Outcome {
         RedriveCommand::List {
             queue,
             state,
+            dry_runs,
             limits,
         } => {
             let state = state.and_then(|state| state.to_possible_value());
@@ -133,9 +138,18 @@ pub(super) fn run(session: &mut Session, command: RedriveCommand) -> Outcome {
                 member: "redrives",
                 name: "redrive_id",
                 columns: COLUMNS,
-                none: "There are no redrives.",
+                keep: if dry_runs {
+                    paging::ALL
+                } else {
+                    |redrive| redrive["dry_run"] != true
+                },
+                none: if dry_runs {
+                    "There are no such redrives."
+                } else {
+                    "There are no such redrives; --dry-runs shows dry runs too."
+                },
             };
-            paging::list(session, &listing, limits.most())
+            paging::list(session, &listing, limits.wanted())
         }
         RedriveCommand::Show { id } => {
             let text = session.client.get(&path::redrive(&id, ""))?;
@@ -178,7 +192,14 @@ fn post(session: &mut Session, steer: &SteerArgs, action: &str) -> Outcome {
 fn apply(session: &mut Session, steer: &SteerArgs, change: &Change) -> Outcome {
     if steer.change.dry_run {
         let present: Value = session.client.read(&path::redrive(&steer.id, ""))?;
-        return session.show_dry_run(change, &facts(&present));
+        let finished = present["finished_at"].is_string();
+        let meets = Meets {
+            name: text(&present["redrive_id"]),
+            fields: facts(&present),
+            refusal: finished.then(|| "it is over (redrive_finished)".to_owned()),
+            present,
+        };
+        return session.show_dry_run(change, &meets);
     }
     let text = change::send(&session.client, change)?;
     show(session, &text)?;
@@ -192,13 +213,21 @@ pub(super) fn show(session: &mut Session, redrive: &str) -> Outcome<()> {
     })
 }
 
-fn action(redrive: &Value) -> String {
+fn state(redrive: &Value) -> String {
     let dry_run = redrive["dry_run"].as_bool().unwrap_or(false);
-    let action = text(&redrive["action"]);
+    let state = text(&redrive["state"]);
     if dry_run {
-        format!("{action} (dry run)")
+        format!("{state} (dry run)")
     } else {
-        action
+        state
+    }
+}
+
+/// Why, of a redrive or of a discard.
+fn reason(redrive: &Value) -> String {
+    match &redrive["justification"] {
+        Value::Null => text(&redrive["reason"]),
+        justification => text(justification),
     }
 }
 
@@ -214,14 +243,21 @@ fn facts(redrive: &Value) -> Vec<(&'static str, String)> {
         Value::Null => "no limit".to_owned(),
         rate => format!("{}/s", text(rate)),
     };
+    let discard = redrive["action"] == "discard";
+    // What is discarded cannot fail again.
+    let only_redrive = |text: String| if discard { "-".to_owned() } else { text };
     let canary = &redrive["canary"];
     let abort = &redrive["abort_if"];
+    let stopped = matches!(redrive["state"].as_str(), Some("aborted" | "cancelled"));
     let pairs = [
-        ("redrive", text(&redrive["redrive_id"])),
+        (
+            if discard { "discard" } else { "redrive" },
+            text(&redrive["redrive_id"]),
+        ),
         ("selection", text(&redrive["selection_id"])),
         ("queue", text(&redrive["queue"])),
-        ("action", action(redrive)),
-        ("state", text(&redrive["state"])),
+        ("action", text(&redrive["action"])),
+        ("state", state(redrive)),
         ("because", text(&redrive["state_reason"])),
         ("count", text(&redrive["count"])),
         ("max", text(&redrive["max"])),
@@ -234,12 +270,15 @@ fn facts(redrive: &Value) -> Vec<(&'static str, String)> {
                 format!("{total} ({})", skipped.join(", "))
             },
         ),
-        ("failed again", text(&redrive["failed_again"])),
-        ("remaining", text(&redrive["remaining"])),
+        ("failed again", only_redrive(text(&redrive["failed_again"]))),
+        (
+            if stopped { "not done" } else { "remaining" },
+            text(&redrive["remaining"]),
+        ),
         ("rate", rate),
         (
             "canary",
-            if canary.is_object() {
+            only_redrive(if canary.is_object() {
                 let (count, wait) = (text(&canary["count"]), text(&canary["wait_seconds"]));
                 let until = match canary["until"].as_str() {
                     Some(until) => format!(", until {}", time(&until.into())),
@@ -248,16 +287,17 @@ fn facts(redrive: &Value) -> Vec<(&'static str, String)> {
                 format!("{count}, then {wait} s{until}")
             } else {
                 "none".to_owned()
-            },
+            }),
         ),
         (
             "aborts",
-            if abort.is_object() {
+            only_redrive(if abort.is_object() {
                 let fraction = text(&abort["failed_fraction"]);
-                format!("above {fraction} of {} or more", text(&abort["min_sample"]))
+                let sample = text(&abort["min_sample"]);
+                format!("when {fraction} or more of them died again, of at least {sample}")
             } else {
                 "never".to_owned()
-            },
+            }),
         ),
         ("force", table::mark(&redrive["force"])),
         ("code", text(&redrive["code"])),

@@ -9,13 +9,14 @@ use std::fmt::Write;
 /// Longest bar of a histogram.
 const BAR: u64 = 24;
 
-/// The figures and the sample, for a terminal of this width.
-pub(super) fn shown(selection: &Value, width: Option<usize>) -> String {
+/// The figures and the sample, for a terminal of this width. `server` is where it is.
+pub(super) fn shown(selection: &Value, server: &str, width: Option<usize>) -> String {
     let count = selection["count"].as_u64().unwrap_or(0);
     let mut out = format!(
-        "{count} dead letter{} of {} ({})",
+        "{count} dead letter{} of {} on {} ({})",
         if count == 1 { "" } else { "s" },
         visible(&text(&selection["queue"])),
+        visible(server),
         visible(&text(&selection["selection_id"])),
     );
     if count == 0 {
@@ -79,7 +80,31 @@ pub(super) fn shown(selection: &Value, width: Option<usize>) -> String {
         })
         .collect();
     if !rows.is_empty() {
-        let _ = write!(out, "\n\n{}", table::lay_out(SUMMARY, &rows, width));
+        out += &sample(&rows, count, width);
+    }
+    out
+}
+
+/// Some of them, with a line where others are left out, and with the names of columns that do not fit.
+fn sample(rows: &[Vec<String>], count: u64, width: Option<usize>) -> String {
+    let table = table::lay_out(SUMMARY, rows, width);
+    let mut lines: Vec<&str> = table.lines().collect();
+    let left_out = count.saturating_sub(rows.len() as u64);
+    let half = rows.len().div_ceil(2);
+    let gap = format!("… {left_out} more …");
+    // A first column that is too wide for its terminal takes more than one line per row.
+    let whole = lines.len() == rows.len() + 1;
+    let title = match (left_out, whole) {
+        (0, _) => "all of them, oldest first:",
+        (_, true) => {
+            lines.insert(1 + half, &gap);
+            "the oldest, and below the gap the youngest:"
+        }
+        (_, false) => "the oldest and the youngest:",
+    };
+    let mut out = format!("\n\n{title}\n{}", lines.join("\n"));
+    if let Some(note) = table::not_shown(SUMMARY, rows, width) {
+        let _ = write!(out, "\n{note}");
     }
     out
 }
@@ -98,9 +123,9 @@ mod tests {
             "by_age": [{"age": "1_to_24_hours", "count": 40}],
             "sample": [{"message_id": "msg_1", "queue": "charges", "key": "cob-1"}],
             "edited": 2, "over_max_redrives": 0, "completion_remembered": 1, "outcome_recorded": 0, "new_figure": 1});
-        let text = shown(&selection, Some(100));
+        let text = shown(&selection, "http://h", Some(100));
         for part in [
-            "40 dead letters of charges (sel_1)",
+            "40 dead letters of charges on http://h (sel_1)",
             "reason  max_attempts       30 ##################\n",
             "lease_expired      10 ######\n",
             "error   card\\x1b[2J        39 ########################\n",
@@ -114,8 +139,34 @@ mod tests {
         assert!(!text.contains('\u{1b}'));
         let none = shown(
             &json!({"selection_id": "sel_2", "queue": "q", "count": 0}),
+            "http://h",
             None,
         );
-        assert_eq!(none, "0 dead letters of q (sel_2)");
+        assert_eq!(none, "0 dead letters of q on http://h (sel_2)");
+    }
+
+    #[test]
+    fn the_sample_says_where_others_are_left_out_and_which_columns() {
+        let some = |count: u64, rows: usize, width: Option<usize>| {
+            let sample: Vec<Value> = (0..rows)
+                .map(|n| json!({"message_id": format!("msg_{n}"), "key": "k"}))
+                .collect();
+            let selection =
+                json!({"selection_id": "sel_1", "queue": "q", "count": count, "sample": sample});
+            shown(&selection, "http://h", width)
+        };
+        let many = some(258, 4, None);
+        let lines: Vec<&str> = many.lines().collect();
+        let gap = lines
+            .iter()
+            .position(|line| *line == "… 254 more …")
+            .unwrap();
+        assert!(lines[gap - 1].starts_with("msg_1") && lines[gap + 1].starts_with("msg_2"));
+        assert!(many.contains("below the gap the youngest"), "{many}");
+        let few = some(2, 2, Some(40));
+        assert!(few.contains("all of them, oldest first"), "{few}");
+        assert!(
+            few.contains("Not shown, as the terminal is too narrow: ") && few.contains("EDITED")
+        );
     }
 }

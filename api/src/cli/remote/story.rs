@@ -19,6 +19,13 @@ pub(super) struct Story {
     members: BTreeMap<String, Box<RawValue>>,
 }
 
+/// What a decision needs a message to be.
+#[derive(Clone, Copy)]
+pub(super) enum Needed {
+    Dead,
+    Discarded,
+}
+
 impl Story {
     /// The payload, where it is kept and may be seen.
     pub(super) fn payload(&self) -> Option<&str> {
@@ -178,6 +185,62 @@ impl Story {
         ];
         let facts = self.facts().into_iter();
         facts.filter(|(name, _)| wanted.contains(name)).collect()
+    }
+
+    /// [`Story::present`], as the interface says it.
+    pub(super) fn present_json(&self) -> Value {
+        let wanted = [
+            "message_id",
+            "queue",
+            "state",
+            "end",
+            "ended_at",
+            "key",
+            "attempts",
+            "redrive_count",
+            "revision",
+            "completion_remembered",
+            "dead_letter",
+            "discarded",
+        ];
+        let members = wanted.iter().map(|name| (*name, self.get(name)));
+        let members = members.filter(|(_, value)| !value.is_null());
+        let members = members.map(|(name, value)| (name.to_owned(), value));
+        Value::Object(members.collect())
+    }
+
+    /// Where it is now, as a sentence goes on after its id.
+    pub(super) fn whereabouts(&self) -> String {
+        let state = text(&self.get("state"));
+        let at = match self.get("ended_at") {
+            Value::Null => String::new(),
+            at => format!(" at {}", time(&at)),
+        };
+        match (state.as_str(), text(&self.get("end")).as_str()) {
+            ("dead", _) => "is a dead letter".to_owned(),
+            ("leased", _) => "is with a worker".to_owned(),
+            ("ended", "dead_letter_expired") => {
+                format!("ended as a dead letter that nobody decided about{at}")
+            }
+            ("ended", "gone") => "is gone".to_owned(),
+            ("ended", end) => format!("was {end}{at}"),
+            (state, _) => format!("is {state}"),
+        }
+    }
+
+    /// Why a decision that needs a message in `state` would be refused; nothing when it is there.
+    pub(super) fn not_in(&self, needed: Needed) -> Option<String> {
+        let state = self.get("state");
+        let there = match needed {
+            Needed::Dead => state == "dead",
+            Needed::Discarded => state == "ended" && self.get("end") == "discarded",
+        };
+        let what = match needed {
+            Needed::Dead => "not a dead letter",
+            Needed::Discarded => "not a discarded dead letter",
+        };
+        let id = text(&self.get("message_id"));
+        (!there).then(|| format!("{id} is {what}: it {}", self.whereabouts()))
     }
 
     /// The queue it is in.

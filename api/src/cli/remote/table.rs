@@ -53,7 +53,7 @@ impl Column {
 }
 
 /// How many columns fit, from the first one on; at least one.
-pub(super) fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> usize {
+fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> usize {
     let Some(width) = width else {
         return columns.len();
     };
@@ -64,6 +64,18 @@ pub(super) fn fitting(columns: &[Column], rows: &[Vec<String>], width: Option<us
         total <= width + usize::from(GAP)
     });
     fits.count().max(1)
+}
+
+/// Which columns do not fit; nothing when all do.
+pub(super) fn not_shown(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+) -> Option<String> {
+    let hidden = columns.iter().skip(fitting(columns, rows, width));
+    let hidden: Vec<&str> = hidden.map(|column| column.title).collect();
+    let names = hidden.join(", ");
+    (!hidden.is_empty()).then(|| format!("Not shown, as the terminal is too narrow: {names}"))
 }
 
 /// The table, without a line end at its end. With a width no line is wider: texts are cut, and columns that do not fit are

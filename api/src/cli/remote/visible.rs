@@ -23,7 +23,7 @@ pub(super) fn unseen(c: char) -> bool {
 }
 
 /// The text with every such character written out: `\n`, `\x1b`, `\u{202e}`. One line.
-pub(super) fn visible(text: &str) -> Cow<'_, str> {
+pub(in crate::cli) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(unseen) {
         return Cow::Borrowed(text);
     }

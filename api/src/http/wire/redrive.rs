@@ -254,7 +254,7 @@ pub struct Redrive {
     pub skipped: Skipped,
     /// Redriven ones that died again, other than by an operator. Goes on counting for 24 hours after the end.
     pub failed_again: i64,
-    /// Messages to be decided still.
+    /// Messages to be decided still; of one that was cancelled or aborted, those that were not.
     pub remaining: i64,
     /// How fast; null = no limit.
     pub rate_per_second: Option<f64>,
