@@ -25,6 +25,9 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 /// How many times as long as a step of a redrive took the store belongs to the callers before the next one: a redrive without
 /// a rate limit then leaves publish, receive and ack about three quarters of their rate.
 const COURTESY: u32 = 4;
+/// And at least so long: some 8,000 messages a second at the most, so that a store whose steps are quick is not kept busy by
+/// them and by waking those who wait.
+const LEAST_COURTESY: Duration = Duration::from_millis(50);
 /// Poll interval on queues at rest and on queues with recent traffic: half of what the contract of long polling allows
 /// (250 ms and 60 ms), so that a poll and its round trip fit.
 const POLL_AT_REST: Duration = Duration::from_millis(150);
@@ -157,7 +160,7 @@ impl Timer {
                         Duration::from_millis((at - stepped.now).max(0) as u64)
                     });
                     let courtesy = if stepped.stepped {
-                        began.elapsed() * COURTESY
+                        (began.elapsed() * COURTESY).max(LEAST_COURTESY)
                     } else {
                         Duration::ZERO
                     };
