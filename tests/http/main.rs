@@ -4,6 +4,7 @@
 
 mod audit;
 mod bad_input;
+mod browsers;
 mod client;
 mod dead_letters;
 mod discards;
