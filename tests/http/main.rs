@@ -9,6 +9,7 @@ mod client;
 mod dead_letters;
 mod discards;
 mod edits;
+mod forgery;
 mod groups;
 mod keys;
 mod messages;
