@@ -11,6 +11,7 @@ mod discards;
 mod edits;
 mod forgery;
 mod groups;
+mod issuer;
 mod keys;
 mod messages;
 mod meta;

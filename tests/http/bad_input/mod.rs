@@ -1,7 +1,9 @@
 //! Bad requests and what they get. Each row is sent to each store: the answer is a problem with this status and code, comes
 //! within a second, repeats nothing of what was sent, and changes nothing.
 
+pub(crate) mod access;
 mod bulk;
+mod credentials;
 mod desk;
 mod json;
 mod names;
