@@ -22,6 +22,11 @@ pub(crate) const STRAY: &str = "a secret among keys that are public";
 /// One issuer that signs with a secret, one with keys in a file (`corp`), and in a file of its own one whose keys nobody
 /// serves.
 pub(crate) fn issuers(folder: &Path) -> PathBuf {
+    issuers_with(folder, SECRET)
+}
+
+/// The same with another secret.
+pub(crate) fn issuers_with(folder: &Path, secret: &str) -> PathBuf {
     let one = |name: &str, rest: &str| {
         format!(
             "[[issuer]]\nname = '{name}'\niss = 'https://{name}/'\naudience = ['quita']\n{rest}\nceiling = ['publish:mail-*', 'consume:mail-*', 'read:mail-*', 'manage:mail-*']\n"
@@ -30,7 +35,7 @@ pub(crate) fn issuers(folder: &Path) -> PathBuf {
     let path = folder.join("issuers.toml");
     let text = one(
         "login",
-        &format!("algorithms = ['HS256']\nsecret = '{SECRET}'"),
+        &format!("algorithms = ['HS256']\nsecret = '{secret}'"),
     );
     let corp = one(
         "corp",

@@ -5,6 +5,7 @@
 mod audit;
 mod bad_input;
 mod browsers;
+mod canaries;
 mod client;
 mod dead_letters;
 mod discards;
