@@ -98,7 +98,11 @@ async fn every_key_that_is_refused_costs_one_hash_as_a_good_one_does() {
     // What is no key at all says so to everybody: its checksum is no secret.
     let before = hashed();
     let cut = &good.reveal()[..65];
-    assert!(ask(&auth, format!("Bearer {cut}").as_bytes()).await.is_err());
+    assert!(
+        ask(&auth, format!("Bearer {cut}").as_bytes())
+            .await
+            .is_err()
+    );
     assert_eq!(hashed(), before);
 }
 
@@ -270,4 +274,19 @@ async fn an_expired_key_is_not_known() {
     assert_eq!(auth.until_refused(&who).await, AuthFailure::InvalidKey);
     let failure = ask(&auth, header.as_bytes()).await.unwrap_err();
     assert_eq!(failure, AuthFailure::InvalidKey);
+}
+
+#[test]
+fn debug_of_a_stored_key_shows_no_hash() {
+    let key = ApiKey::generate().unwrap();
+    let record = admin_record(&key, "test");
+    let shown = format!("{record:?}");
+    assert!(shown.contains(key.id()), "{shown}");
+    let hash = format!("{:?}", record.secret_hash);
+    assert!(!shown.contains(&hash) && !shown.contains("hash"), "{shown}");
+    let made = crate::service::keys::MadeKey {
+        record,
+        key: Some(key.clone()),
+    };
+    assert!(!format!("{made:?}").contains(&key.reveal()[17..]));
 }
