@@ -96,8 +96,8 @@ fn any_object(example: &Value, names: Vec<String>) -> impl Strategy<Value = Stri
 /// Bytes as a path or a query carries them.
 fn any_escaped() -> impl Strategy<Value = String> {
     let bytes = prop::collection::vec(any::<u8>(), 0..24).prop_map(|bytes| {
-        let escaped = bytes.iter().map(|byte| format!("%{byte:02x}"));
-        escaped.collect::<String>()
+        let escape = |all: String, byte: &u8| all + &format!("%{byte:02x}");
+        bytes.iter().fold(String::new(), escape)
     });
     let like = "(msg|sel|rdv|grp|key)_[0-9a-z]{10,14}|[A-Za-z0-9_.-]{1,20}|-?[0-9]{1,20}";
     prop_oneof![bytes, like]
