@@ -10,6 +10,7 @@ mod discards;
 mod edits;
 mod groups;
 mod keys;
+mod limits;
 mod messages;
 mod meta;
 mod publish;

@@ -26,6 +26,7 @@ const COMMON: &[Code] = &[
     Code::MethodNotAllowed,
     Code::ExpectationFailed,
     Code::UnknownParameter,
+    Code::RateLimited,
     Code::Internal,
     Code::Overloaded,
     Code::StorageUnavailable,
@@ -83,6 +84,9 @@ pub struct ProblemDocument {
     pub hint: String,
     /// As in the header `Request-Id`.
     pub request_id: Option<String>,
+    /// The limit that refused it, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// The wrong values.
     pub errors: Vec<ProblemError>,
     /// With `count_mismatch`: what was sent.

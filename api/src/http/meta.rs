@@ -3,8 +3,10 @@
 use super::answer;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
+use super::extract::Incoming;
 use super::problem::{Code, Problem};
 use crate::AppState;
+use crate::metrics::{Format, Present};
 use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
@@ -13,6 +15,9 @@ use serde::Serialize;
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
 use utoipa::ToSchema;
+
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The server's own state.
 #[derive(Serialize, ToSchema)]
@@ -31,6 +36,31 @@ pub(crate) async fn readyz(state: Arc<AppState>, _parts: Parts) -> Answered {
     }
     state.service.check().await?;
     Ok(answer::json(StatusCode::OK, &Health { status: "ready" }))
+}
+
+/// Counts of this server, in the format that the collector asks for.
+pub(crate) async fn metrics(incoming: Incoming) -> Answered {
+    incoming.no_query()?;
+    incoming.no_body()?;
+    let accept = incoming.headers().get(header::ACCEPT);
+    let open = accept.is_some_and(|accept| {
+        accept
+            .to_str()
+            .is_ok_and(|accept| accept.contains("application/openmetrics-text"))
+    });
+    let (format, media_type) = if open {
+        (Format::OpenMetrics, OPEN_METRICS)
+    } else {
+        (Format::Prometheus, PROMETHEUS)
+    };
+    let state = &incoming.state;
+    let present = Present {
+        waiting_receives: state.service.waiting_receives(),
+        requests: state.admission.requests(),
+    };
+    let text = state.metrics.write(present, format);
+    let text = text.map_err(|error| Problem::from(Code::Internal).because(error))?;
+    Ok(answer::typed(StatusCode::OK, media_type, text))
 }
 
 pub(crate) async fn openapi_json(_state: Arc<AppState>, _parts: Parts) -> Answered {
@@ -79,6 +109,17 @@ pub(crate) fn describe_readyz() -> Route {
         .text("The store answers and accepts writes, and the server is not stopping.")
         .answer::<Health>(200, "It may", json!({"status": "ready"}))
         .problems(&[Code::Draining, Code::StorageUnavailable, Code::DiskLow])
+        .build()
+}
+
+pub(crate) fn describe_metrics() -> Route {
+    Describe::new("metrics", "server", "What is counted")
+        .text("For Prometheus.")
+        .plain_answer(
+            200,
+            "text/plain",
+            "Prometheus text 0.0.4, or OpenMetrics 1.0 if the Accept header names it",
+        )
         .build()
 }
 

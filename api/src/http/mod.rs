@@ -1,9 +1,11 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
-//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) → [`extract`], [`fields`] and
+//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) and [`admission`]
+//! (who comes in now) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
+pub mod admission;
 mod answer;
 mod audit;
 mod audit_lines;
@@ -191,7 +193,7 @@ mod tests {
                 assert!(ids.insert(id.to_owned()), "{id} is there twice");
                 assert!(operation["summary"].is_string(), "{method} {path}");
                 assert!(!operation["responses"].as_object().unwrap().is_empty());
-                let secured = path.starts_with("/v1/");
+                let secured = path.starts_with("/v1/") || path == "/metrics";
                 assert_eq!(operation["security"].is_array(), secured, "{method} {path}");
             }
         }
@@ -212,7 +214,7 @@ mod tests {
     fn every_secured_route_declares_its_right_and_the_document_says_it() {
         let json = serde_json::to_value(openapi()).unwrap();
         for endpoint in routes() {
-            let secured = endpoint.path.starts_with("/v1/");
+            let secured = endpoint.path.starts_with("/v1/") || endpoint.path == "/metrics";
             let (method, path) = (endpoint.method.as_str().to_lowercase(), endpoint.path);
             assert_eq!(endpoint.needs.is_some(), secured, "{method} {path}");
             let said = &json["paths"][path.replace("{*", "{")][method]["x-quita-right"];

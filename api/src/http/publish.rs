@@ -10,6 +10,7 @@ use super::text_rule::TextRule;
 use super::wire::publish::{BatchPublished, BatchResult, Published};
 use super::wire::{self, write_string};
 use super::{answer, policy};
+use crate::auth::bucket::Class;
 use crate::service::publish::{DEFAULT_PRIORITY, NewMessage};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -91,6 +92,7 @@ pub(crate) async fn publish_batch(mut incoming: Incoming) -> Answered {
         );
     }
     let (queue, entries) = both(fields, queue, entries)?;
+    incoming.admit_items(Class::Publish, entries.items.len())?;
 
     let mut refused = Vec::new();
     let mut messages = Vec::with_capacity(entries.items.len());

@@ -10,6 +10,7 @@ use super::problem::{Code, Problem};
 use super::publish::MAX_DELAY_SECONDS;
 use super::wire;
 use super::wire::settle::{Settled, SettledMany, SettlementResult};
+use crate::auth::bucket::Class;
 use crate::service::settle::Settlement;
 use http::StatusCode;
 use quita_storage::model::Failure;
@@ -110,6 +111,7 @@ pub(crate) async fn settle(mut incoming: Incoming) -> Answered {
     }
     fields.finish()?;
     let entries = entries.ok_or(Code::MissingField)?;
+    incoming.charge_beyond_one(Class::Receive, entries.items.len());
 
     let read: Vec<Result<_, Problem>> = entries
         .items
