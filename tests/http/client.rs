@@ -263,6 +263,8 @@ impl Client {
 pub(crate) fn checked(answer: &Answer) -> (u16, Value) {
     assert!(answer.header("request-id").is_some(), "{}", answer.head);
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert!(answer.header("cache-control").is_some(), "{}", answer.head);
+    assert!(answer.header("content-security-policy").is_some());
     if answer.body.is_empty() {
         return (answer.status, Value::Null);
     }

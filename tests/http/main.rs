@@ -4,10 +4,12 @@
 
 mod audit;
 mod bad_input;
+mod browsers;
 mod client;
 mod dead_letters;
 mod discards;
 mod edits;
+mod forgery;
 mod groups;
 mod keys;
 mod limits;
