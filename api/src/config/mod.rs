@@ -313,6 +313,8 @@ fn mask(url: &str) -> String {
             };
             format!("{}{user}{secret}{}", &base[..scheme + 3], &base[at..])
         }
+        // No URL that anything understands; what stands before the host may be a password all the same.
+        (_, Some(at)) => format!("***{}", &base[at..]),
         _ => base.to_owned(),
     };
     if !query.is_empty() {
@@ -374,6 +376,8 @@ mod tests {
             ),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("sqlite://./x.db", "sqlite://./x.db"),
+            ("u:p@h/db", "***@h/db"),
+            ("postgres:u:p@h/db", "***@h/db"),
         ] {
             assert_eq!(mask(url), shown);
         }

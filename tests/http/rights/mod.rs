@@ -1,7 +1,7 @@
 //! What a caller without rights sees: nothing, and nothing that tells whether there is something.
 
 mod cell;
-mod matrix;
+pub(crate) mod matrix;
 mod rows;
 
 use crate::client::{Client, checked, on_every_store};
