@@ -1,7 +1,7 @@
 //! `/problems/{code}`: what a problem's `type` leads to, from the same table.
 
 use super::answer;
-use super::docs::{Describe, Route, example};
+use super::docs::{Describe, ProblemDocument, Route, example};
 use super::edge::Answered;
 use super::problem::{Code, Effect, Problem};
 use crate::AppState;
@@ -11,6 +11,35 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// One kind of problem.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct ProblemKind {
+    /// As in a problem's `code`.
+    code: String,
+    /// The HTTP status.
+    status: u16,
+    /// What it is.
+    title: String,
+    /// The same request may succeed later.
+    retryable: bool,
+    /// `none`, `unknown` or `completion_remembered`, unless the problem itself says otherwise.
+    effect: String,
+    /// What to do about it.
+    hint: String,
+    /// What it looks like.
+    example: ProblemDocument,
+}
+
+/// All kinds of problems.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct Problems {
+    /// By status.
+    problems: Vec<ProblemKind>,
+}
 
 pub(crate) async fn index(_state: Arc<AppState>, parts: Parts) -> Answered {
     let described: Vec<Value> = Code::ALL.iter().map(|code| describe(*code)).collect();
@@ -91,11 +120,12 @@ code,pre{{background:#8881;padding:.1em .3em}}pre{{padding:1em;overflow:auto}}</
 
 pub(crate) fn describe_index() -> Route {
     Describe::open("problems", "server", "All kinds of problems")
-        .plain_answer(
+        .answer::<Problems>(
             200,
-            "application/json",
             "Every code: status, meaning, what to do",
+            json!({"problems": [describe(Code::QueueNotFound)]}),
         )
+        .also("text/html")
         .build()
 }
 
@@ -103,7 +133,12 @@ pub(crate) fn describe_page() -> Route {
     Describe::open("problem", "server", "One kind of problem")
         .text("Where a problem's `type` leads: for people when the request accepts text/html, else JSON.")
         .path("code", "The code", "queue_not_found")
-        .plain_answer(200, "application/json", "Status, meaning, what to do")
+        .answer::<ProblemKind>(
+            200,
+            "Status, meaning, what to do",
+            describe(Code::QueueNotFound),
+        )
+        .also("text/html")
         .problems(&[Code::NotFound])
         .build()
 }
