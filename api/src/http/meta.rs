@@ -27,6 +27,18 @@ pub(crate) struct Health {
     status: &'static str,
 }
 
+/// A description of an interface.
+#[derive(ToSchema)]
+#[schema(as = OpenApiDocument)]
+#[expect(dead_code, reason = "describes what is written by its library")]
+pub(crate) struct Document {
+    /// Version of OpenAPI.
+    openapi: String,
+}
+
+/// What the files of the page for people are.
+const DOCS_TYPES: &[&str] = &["text/html", "text/css", "text/javascript", "image/png"];
+
 pub(crate) async fn healthz(_state: Arc<AppState>, _parts: Parts) -> Answered {
     Ok(answer::json(StatusCode::OK, &Health { status: "ok" }))
 }
@@ -114,8 +126,7 @@ pub(crate) fn describe_metrics() -> Route {
     Describe::new("metrics", "server", "What is counted")
         .text("For Prometheus.")
         .plain_answer(
-            200,
-            "text/plain",
+            &["text/plain", "application/openmetrics-text"],
             "Prometheus text 0.0.4, or OpenMetrics 1.0 if the Accept header names it",
         )
         .build()
@@ -123,20 +134,20 @@ pub(crate) fn describe_metrics() -> Route {
 
 pub(crate) fn describe_openapi() -> Route {
     Describe::open("openapi", "server", "This document")
-        .plain_answer(200, "application/json", "OpenAPI 3.1")
+        .answer::<Document>(200, "OpenAPI 3.1", json!({"openapi": "3.1.0"}))
         .build()
 }
 
 pub(crate) fn describe_docs() -> Route {
     Describe::open("docs", "server", "This document, for people")
-        .plain_answer(307, "text/html", "Where it is")
+        .elsewhere(307, "The page is `/docs/index.html`")
         .build()
 }
 
 pub(crate) fn describe_docs_file() -> Route {
     Describe::open("docsFile", "server", "A file of the page for people")
         .path("file", "Its name", "index.html")
-        .plain_answer(200, "text/html", "The file")
+        .plain_answer(DOCS_TYPES, "The file")
         .problems(&[Code::NotFound])
         .build()
 }
