@@ -15,6 +15,7 @@ mod forgery;
 mod groups;
 mod issuer;
 mod keys;
+mod limits;
 mod messages;
 mod meta;
 mod publish;

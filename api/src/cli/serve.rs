@@ -31,7 +31,9 @@ async fn serve(config: Config) -> Done {
     if shown.store.log_format == LogFormat::Plain {
         say(&greeting::text(&shown, server.address, &server.key));
     }
-    tracing::info!(signal = signals.next().await, "a signal to stop");
+    // Not inside the line of the log: what is not logged is not waited for either.
+    let signal = signals.next().await;
+    tracing::info!(signal, "a signal to stop");
     tokio::select! {
         () = server.stop() => Ok(()),
         signal = signals.next() => {

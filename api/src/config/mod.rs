@@ -8,8 +8,10 @@
 )]
 
 mod cors;
+mod limits;
 
 pub use cors::CorsConfig;
+pub use limits::LimitConfig;
 
 use crate::open_files;
 use clap::{ArgAction, Args, ValueEnum};
@@ -129,6 +131,13 @@ pub struct Config {
     #[arg(long, env = "QUITA_MAX_WAITING_RECEIVES", default_value_t = 10_000, value_parser = count(1, 1_000_000), value_name = "NUMBER")]
     pub max_waiting_receives: u64,
 
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub limits: LimitConfig,
+
     /// Publishes, and receives, that may wait for a commit, 1 to 1,000,000; settles may be four times as many. Beyond them
     /// a request is answered 503 `overloaded`
     #[arg(long, env = "QUITA_MAX_WAITING_ITEMS", default_value_t = 10_000, value_parser = count(1, 1_000_000), value_name = "NUMBER")]
@@ -236,7 +245,7 @@ impl Config {
     }
 
     /// Bounds of what may wait for a commit.
-    pub fn limits(&self) -> Limits {
+    pub fn waiting(&self) -> Limits {
         Limits {
             items: self.max_waiting_items as usize,
             bytes: self.max_waiting_bytes as usize,

@@ -2,12 +2,15 @@
 //!
 //! One function instead of a stack of layers: a publish passes here forty thousand times a second.
 
+use super::admission::Charge;
 use super::browser;
 use super::cross_origin::Grants;
 use super::docs::Route;
 use super::extract::Incoming;
 use super::problem::{Code, Problem};
 use super::rights::Needs;
+use super::server::Connection;
+use crate::metrics::Metrics;
 use crate::{AppState, telemetry};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -52,17 +55,36 @@ where
     F: Fn(Incoming) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Answered> + Send + 'static,
 {
+    let charge = Charge::of(&method, path);
     let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
         let request_id = request_id(request.headers());
         let (parts, body) = request.into_parts();
-        let id = request_id.clone();
-        let answering = async move {
+        let (id, shared) = (request_id.clone(), state.clone());
+        let charged = OnceLock::new();
+        let answering = async {
             let credentials = parts.headers.get(header::AUTHORIZATION);
-            let caller = state.auth.authenticate(credentials).await?;
+            let caller = state
+                .auth
+                .authenticate(credentials)
+                .await
+                .map_err(|failure| {
+                    let connection = parts.extensions.get::<Connection>();
+                    let from = connection.map(|connection| connection.peer().ip());
+                    state.admission.login_failed(failure, from)
+                })?;
             needs.check(&caller)?;
-            handler(Incoming::new(state, caller, id, parts, body)).await
+            if state.admission.limits(charge) {
+                let _ = charged.set(caller.id.clone());
+            }
+            let _place = state.admission.enter(charge)?;
+            state.admission.admit(&caller.id, charge)?;
+            handler(Incoming::new(shared, caller, id, parts, body)).await
         };
-        finish(answering, request_id).await
+        let mut response = finish(answering, request_id, &state.metrics).await;
+        if let Some(key) = charged.get() {
+            state.admission.tell(key, charge, response.headers_mut());
+        }
+        response
     };
     Endpoint {
         handler: on(filter(&method), guarded),
@@ -82,13 +104,14 @@ where
     let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
         let request_id = request_id(request.headers());
         let (parts, body) = request.into_parts();
+        let metrics = state.metrics.clone();
         let answering = async move {
             if !http_body::Body::is_end_stream(&body) {
                 return Err(Code::BodyNotAllowed.into());
             }
             handler(state, parts).await
         };
-        finish(answering, request_id).await
+        finish(answering, request_id, &metrics).await
     };
     Endpoint {
         handler: on(filter(&method), guarded),
@@ -118,10 +141,12 @@ pub(super) fn with_other_methods(
     };
     handlers
         .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
-        .fallback(move |headers: HeaderMap| {
-            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
-            std::future::ready(refuse(refused, request_id(&headers)))
-        })
+        .fallback(
+            move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
+                let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+                std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
+            },
+        )
 }
 
 async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {
@@ -135,33 +160,46 @@ async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -
 }
 
 /// No such route.
-pub(super) async fn not_found(method: Method, headers: HeaderMap) -> Response {
+pub(super) async fn not_found(
+    State(state): State<Arc<AppState>>,
+    method: Method,
+    headers: HeaderMap,
+) -> Response {
     let problem = if method == Method::CONNECT {
         let allow = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
         Problem::from(Code::MethodNotAllowed).allowing(allow)
     } else {
         Problem::new(Code::NotFound, "There is no such path.")
     };
-    refuse(problem, request_id(&headers))
+    refuse(problem, request_id(&headers), &state.metrics)
 }
 
 /// A refusal from outside the router, in the one shape.
-pub(crate) fn problem_at_edge(status: StatusCode, code: &str, detail: &'static str) -> Response {
+pub(crate) fn problem_at_edge(
+    status: StatusCode,
+    code: &str,
+    detail: &'static str,
+    metrics: &Metrics,
+) -> Response {
     let code = Code::parse(code).unwrap_or(if status.is_server_error() {
         Code::Internal
     } else {
         Code::MalformedRequest
     });
-    refuse(Problem::new(code, detail), new_request_id())
+    refuse(Problem::new(code, detail), new_request_id(), metrics)
 }
 
-async fn finish(answering: impl Future<Output = Answered>, request_id: HeaderValue) -> Response {
+async fn finish(
+    answering: impl Future<Output = Answered>,
+    request_id: HeaderValue,
+    metrics: &Metrics,
+) -> Response {
     let response = match AssertUnwindSafe(answering).catch_unwind().await {
         Ok(Ok(response)) => dress(response, request_id),
-        Ok(Err(problem)) => refuse(problem, request_id),
+        Ok(Err(problem)) => refuse(problem, request_id, metrics),
         Err(panic) => {
             let problem = Problem::from(Code::Internal).because(said(&*panic));
-            refuse(problem, request_id)
+            refuse(problem, request_id, metrics)
         }
     };
     let (headers, status) = (response.headers(), response.status().as_u16());
@@ -173,7 +211,11 @@ fn said(panic: &(dyn Any + Send)) -> String {
     format!("panic: {}", telemetry::constant_part(panic))
 }
 
-fn refuse(problem: Problem, request_id: HeaderValue) -> Response {
+fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Response {
+    metrics.problem(problem.code().as_str());
+    if let Some(limit) = problem.limit() {
+        metrics.limited(limit);
+    }
     let response = problem.into_response(request_id.to_str().unwrap_or_default());
     dress(response, request_id)
 }
@@ -232,7 +274,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_a_problem_whose_effect_is_unknown() {
-        let response = finish(async { panic!("secret") }, new_request_id()).await;
+        let response = finish(
+            async { panic!("secret") },
+            new_request_id(),
+            &Metrics::default(),
+        )
+        .await;
         assert_eq!(response.status(), 500);
         let body = axum::body::to_bytes(response.into_body(), 1 << 16)
             .await

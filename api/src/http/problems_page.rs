@@ -2,7 +2,7 @@
 
 use super::answer;
 use super::browser;
-use super::docs::{Describe, Route, example};
+use super::docs::{Describe, ProblemDocument, Route, example};
 use super::edge::Answered;
 use super::problem::{Code, Effect, Problem};
 use crate::AppState;
@@ -12,6 +12,35 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// One kind of problem.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct ProblemKind {
+    /// As in a problem's `code`.
+    code: String,
+    /// The HTTP status.
+    status: u16,
+    /// What it is.
+    title: String,
+    /// The same request may succeed later.
+    retryable: bool,
+    /// `none`, `unknown` or `completion_remembered`, unless the problem itself says otherwise.
+    effect: String,
+    /// What to do about it.
+    hint: String,
+    /// What it looks like.
+    example: ProblemDocument,
+}
+
+/// All kinds of problems.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct Problems {
+    /// By status.
+    problems: Vec<ProblemKind>,
+}
 
 pub(crate) async fn index(_state: Arc<AppState>, parts: Parts) -> Answered {
     let described: Vec<Value> = Code::ALL.iter().map(|code| describe(*code)).collect();
@@ -102,11 +131,12 @@ fn html(title: &str, codes: &[Code]) -> Response {
 
 pub(crate) fn describe_index() -> Route {
     Describe::open("problems", "server", "All kinds of problems")
-        .plain_answer(
+        .answer::<Problems>(
             200,
-            "application/json",
             "Every code: status, meaning, what to do",
+            json!({"problems": [describe(Code::QueueNotFound)]}),
         )
+        .also("text/html")
         .build()
 }
 
@@ -114,7 +144,12 @@ pub(crate) fn describe_page() -> Route {
     Describe::open("problem", "server", "One kind of problem")
         .text("Where a problem's `type` leads: for people when the request accepts text/html, else JSON.")
         .path("code", "The code", "queue_not_found")
-        .plain_answer(200, "application/json", "Status, meaning, what to do")
+        .answer::<ProblemKind>(
+            200,
+            "Status, meaning, what to do",
+            describe(Code::QueueNotFound),
+        )
+        .also("text/html")
         .problems(&[Code::NotFound])
         .build()
 }

@@ -60,7 +60,7 @@ impl TestEdge {
         let router = routes.merge(plain_routes(&reached, &running));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, router, bounds, drain.clone());
+        let edge = Edge::start(listener, router, bounds, drain.clone(), Arc::default());
         Self {
             edge,
             drain,

@@ -6,6 +6,8 @@ use super::io::Socket;
 use super::turn_away::linger;
 use super::{Bounds, Stage, precheck};
 use crate::drain::Drain;
+use crate::limit::Limit;
+use crate::metrics::Metrics;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
@@ -37,14 +39,15 @@ pub(super) async fn serve(
     router: Router,
     bounds: Bounds,
     drain: Drain,
+    metrics: Arc<Metrics>,
     mut stage: watch::Receiver<Stage>,
 ) {
     let shared = Arc::new(Shared::new(peer));
     let service = service_fn({
-        let shared = shared.clone();
+        let (shared, metrics) = (shared.clone(), metrics.clone());
         move |request: Request<Incoming>| {
             let bare_line_feed = shared.request(!request.body().is_end_stream());
-            let call = if let Some(refusal) = precheck::refuse(&request, bare_line_feed) {
+            let call = if let Some(refusal) = precheck::refuse(&request, bare_line_feed, &metrics) {
                 Call::Refused(refusal)
             } else {
                 let by = Instant::now() + bounds.body;
@@ -82,8 +85,9 @@ pub(super) async fn serve(
                         }
                         break false;
                     }
-                    End::TimedOut => {
-                        tracing::debug!(%peer, "a connection took too long");
+                    End::TimedOut(limit) => {
+                        tracing::debug!(%peer, limit = limit.name(), "a connection took too long");
+                        metrics.limited(limit);
                         break true;
                     }
                 },
@@ -112,7 +116,7 @@ const MAX_BUFFER: usize = 128 << 10;
 
 enum End {
     Served(hyper::Result<()>),
-    TimedOut,
+    TimedOut(Limit),
 }
 
 /// A timer that is only set back when its time has come: it is armed at the earliest deadline that it was ever asked for
@@ -158,7 +162,7 @@ where
         return Poll::Ready(End::Served(result));
     }
     match shared.deadline(bounds) {
-        Some(at) => deadline.poll(at, cx).map(|()| End::TimedOut),
+        Some((at, limit)) => deadline.poll(at, cx).map(|()| End::TimedOut(limit)),
         None => Poll::Pending,
     }
 }

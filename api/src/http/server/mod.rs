@@ -19,13 +19,17 @@ pub use delivery::Connection;
 
 use crate::config::Config;
 use crate::drain::Drain;
+use crate::limit::Limit;
+use crate::metrics::Metrics;
 use axum::Router;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use turn_away::TurnAway;
 
 /// Pause after an error of `accept` that says that something has run out, so that others can return it.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
@@ -85,7 +89,13 @@ pub struct Edge {
 
 impl Edge {
     /// Starts to accept. Once `drain` has begun, every answer says `Connection: close`.
-    pub fn start(listener: TcpListener, router: Router, bounds: Bounds, drain: Drain) -> Self {
+    pub fn start(
+        listener: TcpListener,
+        router: Router,
+        bounds: Bounds,
+        drain: Drain,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let connections = bounds
             .connections
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
@@ -95,6 +105,7 @@ impl Edge {
             router,
             bounds,
             drain,
+            metrics,
             places: places.clone(),
             stage: seen,
         };
@@ -138,13 +149,14 @@ struct Accepting {
     router: Router,
     bounds: Bounds,
     drain: Drain,
+    metrics: Arc<Metrics>,
     places: Arc<Semaphore>,
     stage: watch::Receiver<Stage>,
 }
 
 impl Accepting {
     async fn run(mut self, listener: TcpListener) {
-        let turned_away = turn_away::TurnAway::default();
+        let turned_away = TurnAway::default();
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -152,27 +164,32 @@ impl Accepting {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match self.places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        prepare(&stream, &self.bounds);
-                        let served = connection::serve(
-                            stream,
-                            peer,
-                            self.router.clone(),
-                            self.bounds,
-                            self.drain.clone(),
-                            self.stage.clone(),
-                        );
-                        tokio::spawn(async move {
-                            served.await;
-                            drop(place);
-                        });
-                    }
-                    Err(_) => turned_away.answer(stream),
-                },
+                Ok((stream, peer)) => self.accepted(stream, peer, &turned_away),
                 Err(error) => self.failed(&error).await,
             }
         }
+    }
+
+    fn accepted(&self, stream: TcpStream, peer: SocketAddr, turned_away: &TurnAway) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.metrics.limited(Limit::Connections);
+            turned_away.answer(stream);
+            return;
+        };
+        prepare(&stream, &self.bounds);
+        let served = connection::serve(
+            stream,
+            peer,
+            self.router.clone(),
+            self.bounds,
+            self.drain.clone(),
+            self.metrics.clone(),
+            self.stage.clone(),
+        );
+        tokio::spawn(async move {
+            served.await;
+            drop(place);
+        });
     }
 
     /// A connection that broke before it was accepted is no event; a lack of descriptors or memory is worth a pause, since
