@@ -18,6 +18,7 @@ pub mod open_files;
 pub mod service;
 pub mod store;
 pub mod telemetry;
+pub mod trust;
 
 pub use drain::Drain;
 
