@@ -1,7 +1,7 @@
 //! The accept loop: sockets in, requests to the router, bounds on everything in between.
 //!
 //! Reading order: [`Edge`] (accepts, counts and stops) → `connection` (one connection from its first byte to its last) →
-//! `io` (what went over the socket, and when) → [`delivery`] (when an answer counts as delivered) → `body` (where both
+//! `io` (what went over the socket, and when) → [`tls`], `pem` and `handshake` (when it goes through TLS) → [`delivery`] (when an answer counts as delivered) → `body` (where both
 //! bodies end) → `precheck` (requests that the HTTP library lets through and nobody should).
 //!
 //! Why a loop of our own: a queue must know whether an answer has left, since a receive that never arrived is given back
@@ -10,8 +10,11 @@
 mod body;
 mod connection;
 pub mod delivery;
+mod handshake;
 mod io;
+pub mod pem;
 mod precheck;
+pub mod tls;
 mod turn_away;
 
 pub use body::BodyTooSlow;
@@ -20,11 +23,16 @@ pub use delivery::Connection;
 use crate::config::Config;
 use crate::drain::Drain;
 use axum::Router;
+use connection::Server;
+use delivery::Shared;
+use io::Tcp;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Pause after an error of `accept` that says that something has run out, so that others can return it.
@@ -84,19 +92,28 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Starts to accept. Once `drain` has begun, every answer says `Connection: close`.
-    pub fn start(listener: TcpListener, router: Router, bounds: Bounds, drain: Drain) -> Self {
+    /// Starts to accept, with TLS or without. Once `drain` has begun, every answer says `Connection: close`.
+    pub fn start(
+        listener: TcpListener,
+        tls: Option<Arc<Tls>>,
+        router: Router,
+        bounds: Bounds,
+        drain: Drain,
+    ) -> Self {
         let connections = bounds
             .connections
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let places = Arc::new(Semaphore::new(connections));
         let (stage, seen) = watch::channel(Stage::Open);
         let accepting = Accepting {
-            router,
-            bounds,
-            drain,
+            server: Server {
+                router,
+                bounds,
+                drain,
+                stage: seen,
+            },
+            tls,
             places: places.clone(),
-            stage: seen,
         };
         Self {
             stage,
@@ -135,44 +152,49 @@ impl Drop for Edge {
 }
 
 struct Accepting {
-    router: Router,
-    bounds: Bounds,
-    drain: Drain,
+    server: Server,
+    tls: Option<Arc<Tls>>,
     places: Arc<Semaphore>,
-    stage: watch::Receiver<Stage>,
 }
 
 impl Accepting {
-    async fn run(mut self, listener: TcpListener) {
+    async fn run(self, listener: TcpListener) {
         let turned_away = turn_away::TurnAway::default();
+        let mut stage = self.server.stage.clone();
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = self.stage.wait_for(|stage| *stage != Stage::Open) => return,
+                _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => match self.places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        prepare(&stream, &self.bounds);
-                        let served = connection::serve(
-                            stream,
-                            peer,
-                            self.router.clone(),
-                            self.bounds,
-                            self.drain.clone(),
-                            self.stage.clone(),
-                        );
-                        tokio::spawn(async move {
-                            served.await;
-                            drop(place);
-                        });
-                    }
-                    Err(_) => turned_away.answer(stream),
+                    Ok(place) => self.serve(stream, peer, place),
+                    Err(_) if self.tls.is_none() => turned_away.answer(stream),
+                    // Nothing could be said before a handshake, which is what there is no room for.
+                    Err(_) => {}
                 },
                 Err(error) => self.failed(&error).await,
             }
         }
+    }
+
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+        prepare(&stream, &self.server.bounds);
+        let shared = Arc::new(Shared::new(peer));
+        let server = self.server.clone();
+        // Two tasks, so that a plain connection has no room for a session in its own.
+        match self.tls.clone() {
+            None => tokio::spawn(async move {
+                let stream = Tcp::new(stream, shared.clone());
+                server.serve(stream, shared).await;
+                drop(place);
+            }),
+            Some(tls) => tokio::spawn(async move {
+                handshake::serve(stream, shared, tls, server).await;
+                drop(place);
+            }),
+        };
     }
 
     /// A connection that broke before it was accepted is no event; a lack of descriptors or memory is worth a pause, since
@@ -183,7 +205,7 @@ impl Accepting {
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionRefused => {}
             _ => {
-                tracing::error!(%error, open = self.bounds.connections - self.places.available_permits(), "could not accept a connection");
+                tracing::error!(%error, open = self.server.bounds.connections - self.places.available_permits(), "could not accept a connection");
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
         }
