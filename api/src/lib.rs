@@ -209,9 +209,10 @@ impl Server {
 
     /// Reads again what may be read again while the server runs: the TLS certificate.
     pub fn reload(&self) {
-        match &self.tls {
-            Some(tls) => tls.reload(),
-            None => tracing::info!("nothing to read again: TLS is off"),
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        } else {
+            tracing::info!("nothing to read again: TLS is off");
         }
     }
 
