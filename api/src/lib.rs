@@ -1,8 +1,8 @@
 //! # quita-api: the queue as a service
 //!
 //! Reading order: [`config`] (every setting) → [`cli`] (every command) → this file (what is wired to what, and in which
-//! order it stops) → [`http::server`] (sockets) → [`http`] (routes) → [`auth`] (who calls) → [`service`] (one file per
-//! operation) → the crate `quita_storage`.
+//! order it stops) → [`http::server`] (sockets) → [`http`] (routes) → [`auth`] (who calls) → [`limit`] and [`metrics`] (what
+//! is bounded and counted) → [`service`] (one file per operation) → the crate `quita_storage`.
 //!
 //! One publish: `http::server` reads a request → the router picks `http`'s handler, which parses it and asks [`auth`] →
 //! [`service`] looks up the queue and hands over to the coalescer → the commit → 201.
@@ -14,6 +14,8 @@ pub mod demo;
 pub mod disk;
 pub mod drain;
 pub mod http;
+pub mod limit;
+pub mod metrics;
 pub mod open_files;
 pub mod service;
 pub mod store;
@@ -29,8 +31,10 @@ use auth::jwt::settings::SettingsError;
 use config::Config;
 use config::dev::{self, DevRefused};
 use disk::Disk;
+use http::admission::Admission;
 use http::server::tls::{Tls, TlsError};
 use http::server::{Bounds, Edge};
+use metrics::Metrics;
 use quita_storage::backend::Backend;
 use quita_storage::coalescer::Coalescer;
 use quita_storage::error::StoreError;
@@ -57,6 +61,10 @@ pub struct AppState {
     pub service: Arc<Service>,
     /// Who calls.
     pub auth: Arc<Authenticator>,
+    /// Who comes in now.
+    pub admission: Arc<Admission>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// The settings.
     pub config: Arc<Config>,
     /// Whether the server is stopping.
@@ -155,7 +163,7 @@ impl Server {
             backend.clone(),
             wakeup.clone(),
             timer.clone(),
-            config.limits(),
+            config.waiting(),
         );
 
         let mut loops = JoinSet::new();
@@ -180,17 +188,32 @@ impl Server {
             auto_create_queues: config.auto_create_queues,
             default_policy: Policy::default(),
             max_waiting_receives: config.max_waiting_receives as usize,
+            max_waiting_receives_per_key: config
+                .limits
+                .max_waiting_receives_per_key
+                .map(|max| max as usize),
             disk: disk.clone(),
         };
-        let drain = Drain::default();
+        let (drain, metrics) = (Drain::default(), Arc::<Metrics>::default());
         let router = http::router(AppState {
             service: Service::new(coalescer.clone(), settings),
             auth,
+            admission: Arc::new(Admission::new(
+                config.limits.rates(),
+                config.limits.max_requests as usize,
+            )),
+            metrics: metrics.clone(),
             config: config.clone(),
             drain: drain.clone(),
         });
-        let bounds = Bounds::of(&config);
-        let edge = Edge::start(listener, tls.clone(), router, bounds, drain.clone());
+        let edge = Edge::start(
+            listener,
+            tls.clone(),
+            router,
+            Bounds::of(&config),
+            drain.clone(),
+            metrics,
+        );
         warn_about(&config, address);
         let store = config.store.shown_url();
         tracing::info!(%address, tls = tls.is_some(), store, "serving");

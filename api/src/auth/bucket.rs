@@ -273,6 +273,16 @@ impl Class {
         Self::Management,
     ];
     const COUNT: usize = Self::ALL.len();
+
+    /// As header fields write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Receive => "receive",
+            Self::Listing => "listing",
+            Self::Management => "management",
+        }
+    }
 }
 
 /// The limits that are set. `None`: none.
@@ -307,11 +317,16 @@ impl Limiter {
         Some(self.keys.take(key, class as usize, rate, cost, now))
     }
 
-    /// Charges settles and extends of `key`: they go on, and its receives wait.
-    pub fn charge_settles(&self, key: &str, cost: u32, now: Instant) -> Option<Verdict> {
-        let receive = Class::Receive as usize;
-        let rate = self.rates.per_key[receive]?;
-        Some(self.keys.charge(key, receive, rate, cost, now))
+    /// Charges `key` whether it has tokens left or not. What comes next waits. `None`: no limit is set.
+    pub fn charge(&self, key: &str, class: Class, cost: u32, now: Instant) -> Option<Verdict> {
+        let rate = self.rates.per_key[class as usize]?;
+        Some(self.keys.charge(key, class as usize, rate, cost, now))
+    }
+
+    /// What [`Limiter::take`] of one token would say, without taking it.
+    pub fn peek(&self, key: &str, class: Class, now: Instant) -> Option<Verdict> {
+        let rate = self.rates.per_key[class as usize]?;
+        Some(self.keys.peek(key, class as usize, rate, now))
     }
 
     /// Notes a failed login; refused when there were too many from there. Ask this after the failure, so that a good key
@@ -319,12 +334,6 @@ impl Limiter {
     pub fn login_failed(&self, from: IpAddr, now: Instant) -> Option<Verdict> {
         let rate = self.rates.failed_logins?;
         Some(self.addresses.take(&Network::of(from), 0, rate, 1, now))
-    }
-
-    /// What [`Limiter::login_failed`] would say: for work before an answer is known that is worth sparing.
-    pub fn login_outlook(&self, from: IpAddr, now: Instant) -> Option<Verdict> {
-        let rate = self.rates.failed_logins?;
-        Some(self.addresses.peek(&Network::of(from), 0, rate, now))
     }
 }
 

@@ -32,6 +32,7 @@ async fn serve(config: Config) -> Done {
     if shown.store.log_format == LogFormat::Plain {
         say(&greeting::text(&shown, server.address, &server.key));
     }
+    // Not inside the line of the log: what is not logged is not waited for either.
     let signal = loop {
         match signals.next().await {
             HANG_UP => server.reload(),

@@ -7,8 +7,13 @@
     reason = "the help on a terminal shows back-quotes and brackets as they are"
 )]
 
+mod cors;
 pub mod dev;
+mod limits;
 pub mod tls;
+
+pub use cors::CorsConfig;
+pub use limits::LimitConfig;
 
 use crate::open_files;
 use clap::{ArgAction, Args, ValueEnum};
@@ -45,7 +50,8 @@ pub struct StoreConfig {
     )]
     pub database_url: Option<String>,
 
-    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug
+    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug. No level shows keys, tokens,
+    /// receipts or messages; libraries that see them (hyper, rustls, sqlx_core and the like) log info and above at most
     #[arg(
         long,
         env = "QUITA_LOG_LEVEL",
@@ -114,6 +120,13 @@ pub struct Config {
     #[arg(long, env = "QUITA_JWT_ISSUERS", value_name = "FILE")]
     pub jwt_issuers: Option<PathBuf>,
 
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub cors: CorsConfig,
+
     /// Publishing to an unknown queue creates it
     #[arg(long, env = "QUITA_AUTO_CREATE_QUEUES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub auto_create_queues: bool,
@@ -126,6 +139,13 @@ pub struct Config {
     /// Receives that may wait at once, 1 to 1,000,000; beyond them one is answered 503 `overloaded`
     #[arg(long, env = "QUITA_MAX_WAITING_RECEIVES", default_value_t = 10_000, value_parser = count(1, 1_000_000), value_name = "NUMBER")]
     pub max_waiting_receives: u64,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub limits: LimitConfig,
 
     /// Publishes, and receives, that may wait for a commit, 1 to 1,000,000; settles may be four times as many. Beyond them
     /// a request is answered 503 `overloaded`
@@ -241,7 +261,7 @@ impl Config {
     }
 
     /// Bounds of what may wait for a commit.
-    pub fn limits(&self) -> Limits {
+    pub fn waiting(&self) -> Limits {
         Limits {
             items: self.max_waiting_items as usize,
             bytes: self.max_waiting_bytes as usize,
@@ -310,6 +330,8 @@ fn mask(url: &str) -> String {
             };
             format!("{}{user}{secret}{}", &base[..scheme + 3], &base[at..])
         }
+        // No URL that anything understands; what stands before the host may be a password all the same.
+        (_, Some(at)) => format!("***{}", &base[at..]),
         _ => base.to_owned(),
     };
     if !query.is_empty() {
@@ -371,6 +393,8 @@ mod tests {
             ),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("sqlite://./x.db", "sqlite://./x.db"),
+            ("u:p@h/db", "***@h/db"),
+            ("postgres:u:p@h/db", "***@h/db"),
         ] {
             assert_eq!(mask(url), shown);
         }

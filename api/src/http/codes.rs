@@ -1,5 +1,6 @@
 //! The one table of what goes wrong. It feeds the answers, `/problems/{code}`, the OpenAPI examples and the documentation.
 
+use crate::limit::Limit;
 use serde::Serialize;
 
 /// What may have happened although the answer is a problem.
@@ -152,6 +153,19 @@ impl Code {
         match self.row().status {
             507 => Some(30),
             429 | 503 => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The limit that this code is always about.
+    pub const fn limit(self) -> Option<Limit> {
+        match self {
+            Self::QueueFull => Some(Limit::QueueDepth),
+            Self::DiskLow => Some(Limit::FreeDisk),
+            Self::PayloadTooLarge => Some(Limit::PayloadSize),
+            Self::BodyTooLarge => Some(Limit::BodySize),
+            Self::UriTooLong => Some(Limit::TargetSize),
+            Self::RequestTimeout => Some(Limit::BodyTime),
             _ => None,
         }
     }

@@ -2,11 +2,16 @@
 //!
 //! One function instead of a stack of layers: a publish passes here forty thousand times a second.
 
+use super::admission::Charge;
+use super::browser;
+use super::cross_origin::Grants;
 use super::docs::Route;
 use super::extract::Incoming;
 use super::problem::{Code, Problem};
 use super::rights::Needs;
-use crate::AppState;
+use super::server::Connection;
+use crate::metrics::Metrics;
+use crate::{AppState, telemetry};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -50,17 +55,36 @@ where
     F: Fn(Incoming) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Answered> + Send + 'static,
 {
+    let charge = Charge::of(&method, path);
     let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
         let request_id = request_id(request.headers());
         let (parts, body) = request.into_parts();
-        let id = request_id.clone();
-        let answering = async move {
+        let (id, shared) = (request_id.clone(), state.clone());
+        let charged = OnceLock::new();
+        let answering = async {
             let credentials = parts.headers.get(header::AUTHORIZATION);
-            let caller = state.auth.authenticate(credentials).await?;
+            let caller = state
+                .auth
+                .authenticate(credentials)
+                .await
+                .map_err(|failure| {
+                    let connection = parts.extensions.get::<Connection>();
+                    let from = connection.map(|connection| connection.peer().ip());
+                    state.admission.login_failed(failure, from)
+                })?;
             needs.check(&caller)?;
-            handler(Incoming::new(state, caller, id, parts, body)).await
+            if state.admission.limits(charge) {
+                let _ = charged.set(caller.id.clone());
+            }
+            let _place = state.admission.enter(charge)?;
+            state.admission.admit(&caller.id, charge)?;
+            handler(Incoming::new(shared, caller, id, parts, body)).await
         };
-        finish(answering, request_id).await
+        let mut response = finish(answering, request_id, &state.metrics).await;
+        if let Some(key) = charged.get() {
+            state.admission.tell(key, charge, response.headers_mut());
+        }
+        response
     };
     Endpoint {
         handler: on(filter(&method), guarded),
@@ -80,13 +104,14 @@ where
     let guarded = move |State(state): State<Arc<AppState>>, request: Request| async move {
         let request_id = request_id(request.headers());
         let (parts, body) = request.into_parts();
+        let metrics = state.metrics.clone();
         let answering = async move {
             if !http_body::Body::is_end_stream(&body) {
                 return Err(Code::BodyNotAllowed.into());
             }
             handler(state, parts).await
         };
-        finish(answering, request_id).await
+        finish(answering, request_id, &metrics).await
     };
     Endpoint {
         handler: on(filter(&method), guarded),
@@ -102,68 +127,95 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::TRACE)
 }
 
-/// `OPTIONS` is answered without any grant to other origins, every other method is refused.
+/// `OPTIONS` is answered with the grants to other origins, of which there are none unless configured; every other method is
+/// refused.
 pub(super) fn with_other_methods(
     handlers: MethodRouter<Arc<AppState>>,
     allow: &HeaderValue,
+    grants: Option<Grants>,
 ) -> MethodRouter<Arc<AppState>> {
     let (for_options, for_others) = (allow.clone(), allow.clone());
+    let handlers = match &grants {
+        Some(grants) => grants.around(handlers),
+        None => handlers,
+    };
     handlers
-        .options(move |headers: HeaderMap| {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            response
-                .headers_mut()
-                .insert(header::ALLOW, for_options.clone());
-            std::future::ready(dress(response, request_id(&headers)))
-        })
-        .fallback(move |headers: HeaderMap| {
-            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
-            std::future::ready(refuse(refused, request_id(&headers)))
-        })
+        .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
+        .fallback(
+            move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
+                let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+                std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
+            },
+        )
+}
+
+async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Some(grants) = grants {
+        *response.headers_mut() = grants.answer(&asked).await;
+    }
+    response.headers_mut().insert(header::ALLOW, allow);
+    dress(response, request_id(&asked))
 }
 
 /// No such route.
-pub(super) async fn not_found(method: Method, headers: HeaderMap) -> Response {
+pub(super) async fn not_found(
+    State(state): State<Arc<AppState>>,
+    method: Method,
+    headers: HeaderMap,
+) -> Response {
     let problem = if method == Method::CONNECT {
         let allow = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE, OPTIONS");
         Problem::from(Code::MethodNotAllowed).allowing(allow)
     } else {
         Problem::new(Code::NotFound, "There is no such path.")
     };
-    refuse(problem, request_id(&headers))
+    refuse(problem, request_id(&headers), &state.metrics)
 }
 
 /// A refusal from outside the router, in the one shape.
-pub(crate) fn problem_at_edge(status: StatusCode, code: &str, detail: &'static str) -> Response {
+pub(crate) fn problem_at_edge(
+    status: StatusCode,
+    code: &str,
+    detail: &'static str,
+    metrics: &Metrics,
+) -> Response {
     let code = Code::parse(code).unwrap_or(if status.is_server_error() {
         Code::Internal
     } else {
         Code::MalformedRequest
     });
-    refuse(Problem::new(code, detail), new_request_id())
+    refuse(Problem::new(code, detail), new_request_id(), metrics)
 }
 
-async fn finish(answering: impl Future<Output = Answered>, request_id: HeaderValue) -> Response {
-    match AssertUnwindSafe(answering).catch_unwind().await {
+async fn finish(
+    answering: impl Future<Output = Answered>,
+    request_id: HeaderValue,
+    metrics: &Metrics,
+) -> Response {
+    let response = match AssertUnwindSafe(answering).catch_unwind().await {
         Ok(Ok(response)) => dress(response, request_id),
-        Ok(Err(problem)) => refuse(problem, request_id),
+        Ok(Err(problem)) => refuse(problem, request_id, metrics),
         Err(panic) => {
             let problem = Problem::from(Code::Internal).because(said(&*panic));
-            refuse(problem, request_id)
+            refuse(problem, request_id, metrics)
         }
-    }
+    };
+    let (headers, status) = (response.headers(), response.status().as_u16());
+    tracing::trace!(request_id = ?headers.get(REQUEST_ID), status, "answered");
+    response
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("panic: {}", text.unwrap_or_default())
+    format!("panic: {}", telemetry::constant_part(panic))
 }
 
-fn refuse(problem: Problem, request_id: HeaderValue) -> Response {
+fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Response {
+    metrics.problem(problem.code().as_str());
+    if let Some(limit) = problem.limit() {
+        metrics.limited(limit);
+    }
     let response = problem.into_response(request_id.to_str().unwrap_or_default());
     dress(response, request_id)
 }
@@ -171,10 +223,7 @@ fn refuse(problem: Problem, request_id: HeaderValue) -> Response {
 fn dress(mut response: Response, request_id: HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id);
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    browser::guard(headers);
     response
 }
 
@@ -225,7 +274,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_a_problem_whose_effect_is_unknown() {
-        let response = finish(async { panic!("secret") }, new_request_id()).await;
+        let response = finish(
+            async { panic!("secret") },
+            new_request_id(),
+            &Metrics::default(),
+        )
+        .await;
         assert_eq!(response.status(), 500);
         let body = axum::body::to_bytes(response.into_body(), 1 << 16)
             .await

@@ -9,6 +9,7 @@ use super::server::{BodyTooSlow, Connection};
 use super::{fields, json};
 use crate::AppState;
 use crate::auth::Principal;
+use crate::auth::bucket::Class;
 use crate::service::fingerprint;
 use crate::service::queues::Precondition;
 use axum::body::Body;
@@ -254,6 +255,18 @@ impl Incoming {
             http_request: self.request_id.to_str().ok().map(Into::into),
             ..Call::default()
         }
+    }
+
+    /// Charges all items of this request to the caller's key, or refuses it.
+    pub(crate) fn admit_items(&self, class: Class, count: usize) -> Result<(), Problem> {
+        let admission = &self.state.admission;
+        admission.admit_items(&self.caller.id, class, count)
+    }
+
+    /// Charges what this request does beyond one item. Never refused.
+    pub(crate) fn charge_beyond_one(&self, class: Class, count: usize) {
+        let admission = &self.state.admission;
+        admission.charge_beyond_one(&self.caller.id, class, count);
     }
 
     /// Hands leases to the connection: it gives them back unless the whole answer gets through.

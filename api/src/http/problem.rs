@@ -3,12 +3,14 @@
 //! The table of all codes is in [`super::codes`].
 
 pub use super::codes::{Code, Effect, Row};
+use crate::limit::Limit;
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 /// One wrong value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +38,8 @@ struct Parts {
     errors: Vec<FieldError>,
     counts: Option<Counts>,
     allow: Option<HeaderValue>,
+    limit: Option<Limit>,
+    retry_after: Option<Duration>,
     source: Option<String>,
 }
 
@@ -56,6 +60,8 @@ struct Written<'a> {
     hint: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'static str>,
     errors: &'a [FieldError],
     #[serde(flatten)]
     counts: Option<Counts>,
@@ -71,6 +77,8 @@ impl From<Code> for Problem {
             errors: Vec::new(),
             counts: None,
             allow: None,
+            limit: code.limit(),
+            retry_after: None,
             source: None,
         }))
     }
@@ -156,6 +164,20 @@ impl Problem {
         self
     }
 
+    /// The limit that refused it.
+    #[must_use]
+    pub fn by(mut self, limit: Limit) -> Self {
+        self.0.limit = Some(limit);
+        self
+    }
+
+    /// For `Retry-After`, when that is not what the table says. Rounded up to whole seconds.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.0.retry_after = Some(wait);
+        self
+    }
+
     /// What happened, for the log alone.
     #[must_use]
     pub fn because(mut self, source: impl fmt::Display) -> Self {
@@ -166,6 +188,11 @@ impl Problem {
     /// Its code.
     pub fn code(&self) -> Code {
         self.0.code
+    }
+
+    /// The limit that refused it, if one did.
+    pub fn limit(&self) -> Option<Limit> {
+        self.0.limit
     }
 
     /// Its HTTP status.
@@ -185,6 +212,7 @@ impl Problem {
             effect: self.0.effect,
             hint: row.hint,
             request_id,
+            limit: self.0.limit.map(Limit::name),
             errors: &self.0.errors,
             counts: self.0.counts,
         }
@@ -214,12 +242,13 @@ impl Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         if status == 401 {
-            headers.insert(
-                header::WWW_AUTHENTICATE,
-                HeaderValue::from_static("Bearer realm=\"quita\""),
-            );
+            headers.insert(header::WWW_AUTHENTICATE, challenge(self.0.code));
         }
-        if let Some(seconds) = self.0.code.retry_after_seconds() {
+        let wait = self
+            .0
+            .retry_after
+            .map(|wait| wait.as_secs_f64().ceil() as u32);
+        if let Some(seconds) = wait.or(self.0.code.retry_after_seconds()) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(allow) = self.0.allow {
@@ -227,6 +256,14 @@ impl Problem {
         }
         response
     }
+}
+
+/// As RFC 6750 §3 has it: an error is named only to who sent credentials of the right kind.
+fn challenge(code: Code) -> HeaderValue {
+    HeaderValue::from_static(match code {
+        Code::InvalidKey | Code::InvalidToken => "Bearer realm=\"quita\", error=\"invalid_token\"",
+        _ => "Bearer realm=\"quita\"",
+    })
 }
 
 impl Serialize for Problem {
@@ -283,6 +320,9 @@ mod tests {
                 row.status == 401,
                 response.headers().contains_key("www-authenticate")
             );
+            let challenge = response.headers().get("www-authenticate");
+            let named = challenge.is_some_and(|c| c.to_str().unwrap().contains("invalid_token"));
+            assert_eq!(named, matches!(row.name, "invalid_key" | "invalid_token"));
             let body = response.into_body().collect().await.unwrap().to_bytes();
             let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(json["type"], format!("/problems/{}", row.name));

@@ -9,6 +9,7 @@ use super::problem::Code;
 use super::publish::queue_field;
 use super::text_rule::TextRule;
 use super::wire::receive;
+use crate::auth::bucket::Class;
 use crate::service::receive::Ask;
 use http::StatusCode;
 use serde_json::json;
@@ -56,10 +57,14 @@ pub(crate) async fn receive(mut incoming: Incoming) -> Answered {
     if let (Some(failure), true) = (refused.into_inner(), got.messages.is_empty()) {
         return Err(failure.into());
     }
+    incoming.charge_beyond_one(Class::Receive, got.messages.len());
     let text = receive::write(&got, service.receipts(), service.epoch());
     incoming.hold(got.held.take());
     Ok(answer::text(StatusCode::OK, text))
 }
+
+/// The receipt of the first message that was answered.
+const RECEIPT: &str = "$response.body#/messages/0/receipt";
 
 pub(crate) fn describe() -> Route {
     Describe::new("receive", "work", "Receive messages")
@@ -69,6 +74,12 @@ pub(crate) fn describe() -> Route {
             "message_id": "msg_02mx3k8s9qv40", "receipt": "AQAAAAEAAAAB…", "message": {"order": 4711}, "attempt": 1, "max_attempts": 5, "key": null,
             "client_request_id": "order-4711", "headers": {}, "priority": 4, "redrive_count": 0, "published_at": "2026-11-30T15:04:05.123Z",
             "lease_expires_at": "2026-11-30T15:04:36.000Z", "lease_seconds": 30}], "server_time": "2026-11-30T15:04:06.000Z"}))
+        .leads_to("getMessage", &[("message_id", "$response.body#/messages/0/message_id")])
+        .leads_to_with("ack", &[], json!({"receipt": RECEIPT}))
+        .leads_to_with("nack", &[], json!({"receipt": RECEIPT, "error": {"code": "gateway_timeout"}}))
+        .leads_to_with("release", &[], json!({"receipt": RECEIPT}))
+        .leads_to_with("extend", &[], json!({"receipt": RECEIPT, "visibility_timeout_seconds": 60}))
+        .leads_to_with("settle", &[], json!({"settlements": [{"receipt": RECEIPT, "action": "ack"}]}))
         .problems(&[Code::QueueNotFound, Code::InvalidQueueName, Code::MissingField, Code::OutOfRange, Code::TooLong, Code::ControlCharacter, Code::Draining, Code::OutcomeUnknown])
         .build()
 }

@@ -2,6 +2,7 @@
 
 use super::problem::{Code, Effect, Problem};
 use crate::auth::AuthFailure;
+use crate::limit::Limit;
 use crate::service::Error;
 use quita_storage::backend::OperationRefused;
 use quita_storage::error::StoreError;
@@ -52,7 +53,13 @@ impl From<Error> for Problem {
             Error::QueueBusy => {
                 Self::new(Code::Overloaded, "The queue is being changed too often.")
             }
-            Error::TooManyWaiting => Self::new(Code::Overloaded, "Too many receives are waiting."),
+            Error::TooManyWaiting => Self::new(Code::Overloaded, "Too many receives are waiting.")
+                .by(Limit::WaitingReceives),
+            Error::TooManyWaitingOfKey => Self::new(
+                Code::RateLimited,
+                "Too many receives of this key are waiting.",
+            )
+            .by(Limit::WaitingReceivesPerKey),
             Error::Store(error) => error.into(),
         }
     }
@@ -127,7 +134,11 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(_) => Code::StorageUnavailable,
             StoreError::CommitUnknown(_) => Code::OutcomeUnknown,
             StoreError::DiskLow(_) => Code::DiskLow,
-            StoreError::Overloaded => Code::Overloaded,
+            StoreError::Overloaded => {
+                return Self::from(Code::Overloaded)
+                    .by(Limit::WaitingItems)
+                    .because(error);
+            }
             StoreError::Draining => Code::Draining,
             // The store says that it surely had no effect, which is more than the table promises.
             StoreError::Internal(_) => {

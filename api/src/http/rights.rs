@@ -22,6 +22,8 @@ pub(super) enum Needs {
     All(&'static [Right]),
     /// One of these; the request says which.
     Any(&'static [Right]),
+    /// This right on every queue.
+    Everywhere(Right),
 }
 
 impl Needs {
@@ -32,6 +34,7 @@ impl Needs {
             Self::One(right) => has(&right),
             Self::All(rights) => rights.iter().all(has),
             Self::Any(rights) => rights.iter().any(has),
+            Self::Everywhere(right) => caller.may_everywhere(right),
         };
         may.then_some(()).ok_or(Code::InsufficientScope)
     }
@@ -56,6 +59,7 @@ impl Needs {
             Self::One(right) => json!(right.name()),
             Self::All(rights) => json!({"all_of": names(rights)}),
             Self::Any(rights) => json!({"any_of": names(rights)}),
+            Self::Everywhere(right) => json!({"everywhere": right.name()}),
         }
     }
 
@@ -71,6 +75,7 @@ impl Needs {
             Self::One(right) => format!("the right `{}`", right.name()),
             Self::All(rights) => format!("the rights {}", joined(rights, " and ")),
             Self::Any(rights) => format!("the right {}", joined(rights, " or ")),
+            Self::Everywhere(right) => format!("the right `{}` on every queue", right.name()),
         }
     }
 }
@@ -98,6 +103,8 @@ mod tests {
             (Needs::Any(both), "discard:b", true),
             (Needs::Any(both), "read", false),
             (Needs::Any(both), "admin", true),
+            (Needs::Everywhere(Right::Read), "read:a*", false),
+            (Needs::Everywhere(Right::Read), "read", true),
         ] {
             let found = needs.check(&who(scopes));
             assert_eq!(found.is_ok(), may, "{needs:?} {scopes}");

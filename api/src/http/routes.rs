@@ -18,6 +18,7 @@ pub(super) const DELETE: Method = Method::DELETE;
 const PUBLISH: Needs = Needs::One(Right::Publish);
 const CONSUME: Needs = Needs::One(Right::Consume);
 const READ: Needs = Needs::One(Right::Read);
+const READ_ALL: Needs = Needs::Everywhere(Right::Read);
 const MANAGE: Needs = Needs::One(Right::Manage);
 const REDRIVE: Needs = Needs::One(Right::Redrive);
 const DISCARD: Needs = Needs::One(Right::Discard);
@@ -327,6 +328,13 @@ pub(super) fn routes() -> Vec<Endpoint> {
             KEYS,
             keys::revoke,
             keys::describe_revoke(),
+        ),
+        secured(
+            GET,
+            "/metrics",
+            READ_ALL,
+            meta::metrics,
+            meta::describe_metrics(),
         ),
         open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
         open(GET, "/readyz", meta::readyz, meta::describe_readyz()),

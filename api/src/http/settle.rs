@@ -10,6 +10,7 @@ use super::problem::{Code, Problem};
 use super::publish::MAX_DELAY_SECONDS;
 use super::wire;
 use super::wire::settle::{Settled, SettledMany, SettlementResult};
+use crate::auth::bucket::Class;
 use crate::service::settle::Settlement;
 use http::StatusCode;
 use quita_storage::model::Failure;
@@ -110,6 +111,7 @@ pub(crate) async fn settle(mut incoming: Incoming) -> Answered {
     }
     fields.finish()?;
     let entries = entries.ok_or(Code::MissingField)?;
+    incoming.charge_beyond_one(Class::Receive, entries.items.len());
 
     let read: Vec<Result<_, Problem>> = entries
         .items
@@ -245,7 +247,8 @@ const MESSAGE: &str = "msg_02mx3k8s9qv40";
 const RECEIPT: &str = "AQAAAAEAAAAB…";
 
 fn of_settle(describe: Describe) -> Describe {
-    describe.problems(&[
+    let message = ("message_id", "$response.body#/message_id");
+    describe.leads_to("getMessage", &[message]).problems(&[
         Code::NotFound,
         Code::MissingField,
         Code::InvalidReceipt,

@@ -54,6 +54,8 @@ pub enum Error {
     QueueBusy,
     /// No room for another waiting receive.
     TooManyWaiting,
+    /// No room for another waiting receive of the same caller.
+    TooManyWaitingOfKey,
     /// The store failed.
     Store(StoreError),
 }

@@ -22,6 +22,7 @@ pub mod redrives;
 pub mod revisions;
 pub mod selections;
 pub mod settle;
+mod waiting;
 
 pub use error::{Error, Result};
 
@@ -34,7 +35,7 @@ use quita_storage::model::{Policy, Queue, QueueUid};
 use quita_storage::receipt::Receipts;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use waiting::Places;
 
 /// How often an item is repeated whose queue changed under it. A queue that changes faster than that is reported as busy.
 const MAX_STALE: usize = 16;
@@ -54,6 +55,8 @@ pub struct ServiceSettings {
     pub default_policy: Policy,
     /// Receives that may wait at the same time.
     pub max_waiting_receives: usize,
+    /// Of these, receives of one caller. `None`: as many as there are places.
+    pub max_waiting_receives_per_key: Option<usize>,
     /// Whether there is room for new messages.
     pub disk: Disk,
 }
@@ -65,6 +68,7 @@ impl Default for ServiceSettings {
             auto_create_queues: true,
             default_policy: Policy::default(),
             max_waiting_receives: 10_000,
+            max_waiting_receives_per_key: None,
             disk: Disk::default(),
         }
     }
@@ -77,7 +81,7 @@ pub struct Service {
     receipts: Receipts,
     epoch: i32,
     settings: ServiceSettings,
-    waiting: AtomicUsize,
+    waiting: Places,
 }
 
 impl Service {
@@ -90,8 +94,11 @@ impl Service {
             coalescer,
             receipts,
             epoch,
+            waiting: Places::new(
+                settings.max_waiting_receives,
+                settings.max_waiting_receives_per_key,
+            ),
             settings,
-            waiting: AtomicUsize::new(0),
         })
     }
 

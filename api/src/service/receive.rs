@@ -3,6 +3,7 @@
 //! Join the line first, look second, wait third: nothing that becomes ready in between is missed. A waiting receive holds
 //! no store connection and asks nothing until its turn comes.
 
+use super::waiting::Place;
 use super::{Error, MAX_STALE, Result, Service};
 use crate::auth::{Principal, Right};
 use quita_storage::backend::{Delivery, Receive};
@@ -12,7 +13,6 @@ use quita_storage::wakeup::{Waiter, Wakeup};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -49,15 +49,6 @@ pub struct Got {
     pub held: Option<Held>,
 }
 
-/// A place among those that may wait.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A wake-up that was taken. Unless a look at the queue used it, it goes on to the next in line: whoever took it may have
 /// failed or hung up, and the message is still there.
 struct Turn<'a> {
@@ -79,7 +70,7 @@ impl Service {
     /// `stop` resolves.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], also when the queue is deleted meanwhile; [`Error::TooManyWaiting`].
+    /// [`Error::QueueNotFound`], also when the queue is deleted meanwhile; [`Error::TooManyWaiting`], [`Error::TooManyWaitingOfKey`].
     pub async fn receive(
         &self,
         caller: &Principal,
@@ -98,7 +89,7 @@ impl Service {
                 if Instant::now() >= until {
                     return Ok(self.nothing(false));
                 }
-                self.begin_to_wait(&mut waiting)?;
+                self.begin_to_wait(caller, &mut waiting)?;
                 let created = self.catalog.creation();
                 let until = until.min(Instant::now() + LOOK_FOR_QUEUE);
                 tokio::select! {
@@ -143,7 +134,7 @@ impl Service {
             let Some(line) = &mut line else {
                 return Ok(self.nothing(paused));
             };
-            self.begin_to_wait(&mut waiting)?;
+            self.begin_to_wait(caller, &mut waiting)?;
             tokio::select! {
                 biased;
                 () = &mut stop => return Ok(self.nothing(paused)),
@@ -214,22 +205,20 @@ impl Service {
         }
     }
 
-    fn begin_to_wait<'a>(&'a self, waiting: &mut Option<Waiting<'a>>) -> Result<()> {
+    fn begin_to_wait<'a>(
+        &'a self,
+        caller: &Principal,
+        waiting: &mut Option<Place<'a>>,
+    ) -> Result<()> {
         if waiting.is_none() {
-            let place = Waiting(&self.waiting);
-            let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-            if before >= self.settings.max_waiting_receives {
-                drop(place);
-                return Err(Error::TooManyWaiting);
-            }
-            *waiting = Some(place);
+            *waiting = Some(self.waiting.take(&caller.id)?);
         }
         Ok(())
     }
 
     /// How many receives wait.
     pub fn waiting_receives(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.taken()
     }
 }
 

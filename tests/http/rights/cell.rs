@@ -97,6 +97,7 @@ impl Principal {
 pub(super) enum Declared {
     All(Vec<String>),
     Any(Vec<String>),
+    Everywhere(String),
 }
 
 impl Declared {
@@ -108,6 +109,9 @@ impl Declared {
         };
         match said {
             Value::String(right) => Some(Self::All(vec![right.clone()])),
+            _ if said["everywhere"].is_string() => said["everywhere"]
+                .as_str()
+                .map(|right| Self::Everywhere(right.to_owned())),
             _ if said.get("all_of").is_some() => names(&said["all_of"]).map(Self::All),
             _ => names(&said["any_of"]).map(Self::Any),
         }
@@ -140,6 +144,8 @@ pub(super) fn expected(declared: &Declared, row: &Row, who: &Principal, object: 
     let somewhere = match declared {
         Declared::All(rights) => rights.iter().all(anywhere),
         Declared::Any(rights) => rights.iter().any(anywhere),
+        // No pattern of these tests is so wide but a right without one.
+        Declared::Everywhere(right) => who.may(right, Some("what nobody is named for")),
     };
     let said_by_request = |(right, by_request): (&str, bool)| by_request && !who.may(right, None);
     if !somewhere || row.takes.is_some_and(said_by_request) {
@@ -153,6 +159,7 @@ pub(super) fn expected(declared: &Declared, row: &Row, who: &Principal, object: 
         (_, Some((right, _))) => here(right),
         (Declared::All(rights), None) => rights.iter().all(|right| here(right)),
         (Declared::Any(rights), None) => rights.iter().any(|right| here(right)),
+        (Declared::Everywhere(right), None) => here(right),
     };
     match object {
         // What cannot be named is not anybody's: the request is wrong for all.

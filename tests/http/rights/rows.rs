@@ -255,6 +255,7 @@ async fn decision(client: &Client, operation: &str, object: Object) -> Option<Ro
             by_object(row("POST", format!("{path}/{word}"), reason))
         }
         "listAudit" => global("/v1/audit"),
+        "metrics" => global("/metrics"),
         "createKey" => Row {
             method: "POST",
             body: json!({"scopes": ["keys"]}),

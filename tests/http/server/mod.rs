@@ -71,7 +71,7 @@ impl TestEdge {
             Some(_) => narrow_listener(),
         };
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, tls, router, bounds, drain.clone());
+        let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
         Self {
             edge,
             drain,

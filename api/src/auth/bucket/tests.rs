@@ -66,7 +66,12 @@ fn settles_go_on_and_the_next_receive_waits() {
     let now = Instant::now();
     let limiter = limiter(rate(10.0, 10), now);
     for _ in 0..30 {
-        assert!(limiter.charge_settles("key", 1, now).unwrap().is_allowed());
+        assert!(
+            limiter
+                .charge("key", Class::Receive, 1, now)
+                .unwrap()
+                .is_allowed()
+        );
     }
     let receive = limiter.take("key", Class::Receive, 1, now).unwrap();
     // One bucket of debt at most, and the token itself.
@@ -107,9 +112,9 @@ fn no_limit_is_no_verdict() {
     let (now, address) = (Instant::now(), IpAddr::from([127, 0, 0, 1]));
     let limiter = Limiter::new(Rates::default(), now);
     assert_eq!(limiter.take("key", Class::Publish, u32::MAX, now), None);
-    assert_eq!(limiter.charge_settles("key", 1, now), None);
+    assert_eq!(limiter.charge("key", Class::Receive, 1, now), None);
     assert_eq!(limiter.login_failed(address, now), None);
-    assert_eq!(limiter.login_outlook(address, now), None);
+    assert_eq!(limiter.peek("key", Class::Publish, now), None);
 }
 
 #[test]
@@ -119,16 +124,9 @@ fn twenty_failed_logins_a_minute_from_one_place() {
     let place = |text: &str| text.parse::<IpAddr>().unwrap();
     for n in 0..20 {
         let from = place(&format!("2001:db8::{n:x}"));
-        assert!(limiter.login_outlook(from, now).unwrap().is_allowed());
         assert!(limiter.login_failed(from, now).unwrap().is_allowed());
     }
     for from in ["2001:db8::ffff", "2001:db8::1"] {
-        assert!(
-            !limiter
-                .login_outlook(place(from), now)
-                .unwrap()
-                .is_allowed()
-        );
         assert_eq!(
             limiter.login_failed(place(from), now).unwrap().retry_after,
             Some(3 * SECOND)

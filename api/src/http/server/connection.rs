@@ -6,6 +6,8 @@ use super::io::{Socket, Transport};
 use super::turn_away::linger;
 use super::{Bounds, Stage, precheck};
 use crate::drain::Drain;
+use crate::limit::Limit;
+use crate::metrics::Metrics;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
@@ -36,6 +38,7 @@ pub(super) struct Server {
     pub(super) router: Router,
     pub(super) bounds: Bounds,
     pub(super) drain: Drain,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) stage: watch::Receiver<Stage>,
 }
 
@@ -51,14 +54,15 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
         router,
         bounds,
         drain,
+        metrics,
         mut stage,
     } = server;
     let peer = shared.peer();
     let service = service_fn({
-        let shared = shared.clone();
+        let (shared, metrics) = (shared.clone(), metrics.clone());
         move |request: Request<Incoming>| {
             let bare_line_feed = shared.request(!request.body().is_end_stream());
-            let call = if let Some(refusal) = precheck::refuse(&request, bare_line_feed) {
+            let call = if let Some(refusal) = precheck::refuse(&request, bare_line_feed, &metrics) {
                 Call::Refused(refusal)
             } else {
                 let by = Instant::now() + bounds.body;
@@ -96,8 +100,9 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                         }
                         break Last::Whole;
                     }
-                    End::TimedOut => {
-                        tracing::debug!(%peer, "a connection took too long");
+                    End::TimedOut(limit) => {
+                        tracing::debug!(%peer, limit = limit.name(), "a connection took too long");
+                        metrics.limited(limit);
                         break Last::TimedOut;
                     }
                 },
@@ -147,7 +152,7 @@ const MAX_BUFFER: usize = 128 << 10;
 
 enum End {
     Served(hyper::Result<()>),
-    TimedOut,
+    TimedOut(Limit),
 }
 
 /// A timer that is only set back when its time has come: it is armed at the earliest deadline that it was ever asked for
@@ -193,7 +198,7 @@ where
         return Poll::Ready(End::Served(result));
     }
     match shared.deadline(bounds) {
-        Some(at) => deadline.poll(at, cx).map(|()| End::TimedOut),
+        Some((at, limit)) => deadline.poll(at, cx).map(|()| End::TimedOut(limit)),
         None => Poll::Pending,
     }
 }

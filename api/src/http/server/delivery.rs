@@ -7,6 +7,7 @@
 //! The same place knows what the connection is doing and since when, because both come from the same events.
 
 use super::Bounds;
+use crate::limit::Limit;
 use parking_lot::Mutex;
 use quita_storage::coalescer::Held;
 use std::net::SocketAddr;
@@ -204,19 +205,18 @@ impl Shared {
         }
     }
 
-    /// When the connection must end unless something happens before; `None` while it is up to us.
-    pub(super) fn deadline(&self, bounds: &Bounds) -> Option<Instant> {
+    /// When the connection must end unless something happens before, and by which limit; `None` while it is up to us.
+    pub(super) fn deadline(&self, bounds: &Bounds) -> Option<(Instant, Limit)> {
         let state = self.state.lock();
-        let stalled = state.stalled.map(|since| since + bounds.write_stall);
+        let stalled = state
+            .stalled
+            .map(|since| (since + bounds.write_stall, Limit::WriteStall));
         let resting = match state.phase {
-            Phase::Head => Some(state.since + bounds.header),
-            Phase::Idle => Some(state.since + bounds.idle),
+            Phase::Head => Some((state.since + bounds.header, Limit::HeaderTime)),
+            Phase::Idle => Some((state.since + bounds.idle, Limit::IdleTime)),
             Phase::Busy => None,
         };
-        match (stalled, resting) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        stalled.into_iter().chain(resting).min_by_key(|(at, _)| *at)
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
         };
         let start = Instant::now();
         let hours = |shared: &Shared| {
-            let at = shared.deadline(&bounds)?;
+            let (at, _) = shared.deadline(&bounds)?;
             Some((at - start + hour / 2).as_secs() / 3_600)
         };
         assert_eq!(hours(&shared), Some(1));
@@ -269,6 +269,7 @@ mod tests {
         assert_eq!(hours(&shared), None);
         shared.write(false);
         let stalled = shared.deadline(&bounds);
+        assert_eq!(stalled.map(|(_, limit)| limit), Some(Limit::WriteStall));
         assert_eq!(hours(&shared), Some(3));
         shared.write(false);
         assert_eq!(shared.deadline(&bounds), stalled);

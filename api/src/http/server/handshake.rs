@@ -6,6 +6,7 @@ use super::delivery::Shared;
 use super::io::{Tcp, Transport};
 use super::tls::Tls;
 use super::turn_away::tell;
+use crate::limit::Limit;
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -42,7 +43,10 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, tls: Arc<Tls>,
         Ok(Ok(Some(stream))) => server.serve(stream, shared).await,
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
-        Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
+        Err(_) => {
+            tracing::debug!(%peer, limit = Limit::HeaderTime.name(), "a TLS handshake took too long");
+            server.metrics.limited(Limit::HeaderTime);
+        }
     }
 }
 

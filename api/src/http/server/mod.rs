@@ -22,6 +22,8 @@ pub use delivery::Connection;
 
 use crate::config::Config;
 use crate::drain::Drain;
+use crate::limit::Limit;
+use crate::metrics::Metrics;
 use axum::Router;
 use connection::Server;
 use delivery::Shared;
@@ -32,8 +34,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
+use turn_away::TurnAway;
 
 /// Pause after an error of `accept` that says that something has run out, so that others can return it.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
@@ -99,6 +102,7 @@ impl Edge {
         router: Router,
         bounds: Bounds,
         drain: Drain,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let connections = bounds
             .connections
@@ -110,6 +114,7 @@ impl Edge {
                 router,
                 bounds,
                 drain,
+                metrics,
                 stage: seen,
             },
             tls,
@@ -159,7 +164,7 @@ struct Accepting {
 
 impl Accepting {
     async fn run(self, listener: TcpListener) {
-        let turned_away = turn_away::TurnAway::default();
+        let turned_away = TurnAway::default();
         let mut stage = self.server.stage.clone();
         loop {
             let accepted = tokio::select! {
@@ -168,18 +173,21 @@ impl Accepting {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match self.places.clone().try_acquire_owned() {
-                    Ok(place) => self.serve(stream, peer, place),
-                    Err(_) if self.tls.is_none() => turned_away.answer(stream),
-                    // Nothing could be said before a handshake, which is what there is no room for.
-                    Err(_) => {}
-                },
+                Ok((stream, peer)) => self.accepted(stream, peer, &turned_away),
                 Err(error) => self.failed(&error).await,
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+    fn accepted(&self, stream: TcpStream, peer: SocketAddr, turned_away: &TurnAway) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            self.server.metrics.limited(Limit::Connections);
+            // With TLS nothing can be said before a handshake, which is what there is no room for.
+            if self.tls.is_none() {
+                turned_away.answer(stream);
+            }
+            return;
+        };
         prepare(&stream, &self.server.bounds);
         let shared = Arc::new(Shared::new(peer));
         let server = self.server.clone();

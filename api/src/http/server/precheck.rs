@@ -2,6 +2,7 @@
 //! connection is closed, since nobody can say where the next request would begin.
 
 use crate::http::problem_at_edge;
+use crate::metrics::Metrics;
 use axum::body::Body;
 use http::header::{CONNECTION, EXPECT, HOST, TRANSFER_ENCODING};
 use http::uri::Authority;
@@ -11,9 +12,13 @@ use http::{HeaderValue, Request, Response, StatusCode, Version};
 const MAX_TARGET: usize = 8 << 10;
 
 /// The refusal, if there is one.
-pub(super) fn refuse<B>(request: &Request<B>, bare_line_feed: bool) -> Option<Response<Body>> {
+pub(super) fn refuse<B>(
+    request: &Request<B>,
+    bare_line_feed: bool,
+    metrics: &Metrics,
+) -> Option<Response<Body>> {
     let (status, code, detail) = fault(request, bare_line_feed)?;
-    let mut answer = problem_at_edge(status, code, detail);
+    let mut answer = problem_at_edge(status, code, detail, metrics);
     answer
         .headers_mut()
         .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -80,12 +85,16 @@ fn host<B>(request: &Request<B>) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
+    fn refused(request: &Request<()>) -> Option<Response<Body>> {
+        refuse(request, false, &Metrics::default())
+    }
+
     fn code(headers: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().uri("/readyz");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        refuse(&request.body(()).unwrap(), false).map(|answer| answer.status().as_u16())
+        refused(&request.body(()).unwrap()).map(|answer| answer.status().as_u16())
     }
 
     #[test]
@@ -102,7 +111,7 @@ mod tests {
             .version(Version::HTTP_10)
             .body(())
             .unwrap();
-        assert!(refuse(&old, false).is_none());
+        assert!(refused(&old).is_none());
     }
 
     #[test]
@@ -126,7 +135,7 @@ mod tests {
         let long = Request::builder()
             .uri(format!("/{}", "x".repeat(9_000)))
             .header("host", "a");
-        let answer = refuse(&long.body(()).unwrap(), false).unwrap();
+        let answer = refused(&long.body(()).unwrap()).unwrap();
         assert_eq!(answer.status(), StatusCode::URI_TOO_LONG);
         assert_eq!(answer.headers()[CONNECTION], "close");
     }

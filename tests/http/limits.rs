@@ -1,0 +1,249 @@
+//! How much one caller may take: rates, failed logins, waiting receives, and what is counted of it.
+
+use crate::client::Client;
+use quita_api::config::{Config, LimitConfig};
+use quita_storage::memory;
+use quita_tests::server::TestServer;
+use quita_tests::wire::Answer;
+use serde_json::{Value, json};
+
+const PUBLISH: &str = "/v1/queue/publish";
+const RECEIVE: &str = "/v1/queue/receive";
+
+/// A server with limits as the command line would set them.
+async fn server(settings: &[&str]) -> Client {
+    use clap::{Args, Command, FromArgMatches};
+    let command = LimitConfig::augment_args(Command::new("quita"));
+    let arguments = std::iter::once("quita").chain(settings.iter().copied());
+    let matches = command.get_matches_from(arguments);
+    let limits = LimitConfig::from_arg_matches(&matches).unwrap();
+    let change = move |config: &mut Config| config.limits = limits;
+    let server = TestServer::start_with(memory::open(), change).await;
+    Client { server }
+}
+
+async fn metric(client: &Client, line: &str) -> u64 {
+    let text = client.server.get("/metrics").await.text();
+    let found = text.lines().find_map(|l| l.strip_prefix(line));
+    found
+        .unwrap_or_else(|| panic!("{line}: {text}"))
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+async fn limited(client: &Client, limit: &str) -> u64 {
+    metric(client, &format!("quita_limited_total{{limit=\"{limit}\"}}")).await
+}
+
+fn publish() -> String {
+    json!({"queue": "q", "message": 1}).to_string()
+}
+
+/// A refusal for rate, and its limit.
+fn refused(answer: &Answer, limit: &str) {
+    let json: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer.status, 429, "{json}");
+    assert_eq!(json["code"], "rate_limited");
+    assert_eq!(json["limit"], limit);
+    assert_eq!(json["effect"], "none");
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!(wait >= 1);
+}
+
+#[tokio::test]
+async fn a_publish_over_its_rate_is_refused_and_told_when() {
+    let client = server(&["--rate-publish", "0.01:3"]).await;
+    for left in [2, 1, 0] {
+        let answer = client.server.post(PUBLISH, &publish()).await;
+        assert_eq!(answer.status, 201);
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some("\"publish\";q=3;w=300")
+        );
+        let stands = answer.header("ratelimit").unwrap();
+        assert!(
+            stands.starts_with(&format!("\"publish\";r={left};t=")),
+            "{stands}"
+        );
+    }
+    let answer = client.server.post(PUBLISH, &publish()).await;
+    refused(&answer, "publish_rate");
+    assert_eq!(answer.header("retry-after"), Some("100"));
+    assert!(
+        answer
+            .header("ratelimit")
+            .unwrap()
+            .starts_with("\"publish\";r=0;t=")
+    );
+    assert_eq!(client.counts("q").await[1], 3);
+    // Other classes and other keys have buckets of their own, without a limit none is spoken of.
+    let other = client.server.post(RECEIVE, r#"{"queue":"q"}"#).await;
+    assert_eq!((other.status, other.header("ratelimit")), (200, None));
+    assert_eq!(limited(&client, "publish_rate").await, 1);
+    assert_eq!(
+        metric(&client, "quita_problems_total{code=\"rate_limited\"}").await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_batch_costs_what_it_holds_and_a_large_one_is_not_refused_for_ever() {
+    let client = server(&["--rate-publish", "0.01:3"]).await;
+    let batch = |n: usize| {
+        let messages = vec![json!({"message": 1}); n];
+        json!({"queue": "q", "messages": messages}).to_string()
+    };
+    let path = "/v1/queue/publish-batch";
+    assert_eq!(client.server.post(path, &batch(2)).await.status, 200);
+    refused(&client.server.post(path, &batch(2)).await, "publish_rate");
+    assert_eq!(client.server.post(path, &batch(1)).await.status, 200);
+    refused(
+        &client.server.post(path, "not even JSON").await,
+        "publish_rate",
+    );
+    assert_eq!(client.counts("q").await[1], 3);
+    let fresh = server(&["--rate-publish", "0.01:3"]).await;
+    assert_eq!(fresh.server.post(path, &batch(10)).await.status, 200);
+    refused(&fresh.server.post(path, &batch(1)).await, "publish_rate");
+}
+
+#[tokio::test]
+async fn settles_are_never_refused_and_the_next_receive_waits_for_them() {
+    let client = server(&["--rate-receive", "0.01:4"]).await;
+    for _ in 0..4 {
+        client.publish("q", json!(1)).await;
+    }
+    let got = client
+        .ok(RECEIVE, json!({"queue": "q", "max_messages": 3}))
+        .await;
+    let receipts = got["messages"].as_array().unwrap();
+    assert_eq!(receipts.len(), 3);
+    for message in receipts {
+        let body = json!({"receipt": message["receipt"]}).to_string();
+        let answer = client.server.post("/v1/queue/extend", &body).await;
+        assert_eq!(
+            answer.status, 422,
+            "the length is missing: refused for that, not for rate"
+        );
+        assert_eq!(client.server.post("/v1/queue/ack", &body).await.status, 200);
+    }
+    let answer = client.server.post(RECEIVE, r#"{"queue":"q"}"#).await;
+    refused(&answer, "receive_rate");
+    assert_eq!(client.counts("q").await[..3], [0, 1, 0]);
+    assert_eq!(limited(&client, "receive_rate").await, 1);
+}
+
+#[tokio::test]
+async fn lists_and_changes_have_rates_of_their_own() {
+    let client = server(&["--rate-listing", "0.01:1", "--rate-management", "0.01:1"]).await;
+    assert_eq!(client.server.get("/v1/queues").await.status, 200);
+    refused(&client.server.get("/v1/queues").await, "listing_rate");
+    assert_eq!(client.raw("PUT", "/v1/queues/a", "{}").await.status, 201);
+    refused(
+        &client.raw("PUT", "/v1/queues/b", "{}").await,
+        "management_rate",
+    );
+    assert_eq!(client.server.post(PUBLISH, &publish()).await.status, 201);
+}
+
+#[tokio::test]
+async fn wrong_keys_from_one_address_are_slowed_and_good_ones_are_not() {
+    let client = server(&["--rate-failed-logins", "20"]).await;
+    let knock = async |authorization: &str| {
+        let mut wire = client.server.wire().await;
+        wire.send(format!(
+            "GET /v1/queues HTTP/1.1\r\nhost: test\r\n{authorization}\r\n"
+        ))
+        .await;
+        wire.answer().await
+    };
+    // Who sends nothing does not guess.
+    for _ in 0..30 {
+        assert_eq!(knock("").await.status, 401);
+    }
+    let wrong = format!("authorization: Bearer {}x\r\n", &client.server.key);
+    let token = "authorization: Bearer eyJhbGciOiJub25lIn0.e30.\r\n";
+    for n in 0..20 {
+        let answer = knock(if n % 2 == 0 { &wrong } else { token }).await;
+        assert_eq!(answer.status, 401);
+    }
+    let answer = knock(&wrong).await;
+    refused(&answer, "failed_logins");
+    assert_eq!(answer.header("www-authenticate"), None);
+    refused(&knock(token).await, "failed_logins");
+    assert_eq!(client.server.get("/v1/queues").await.status, 200);
+    assert_eq!(limited(&client, "failed_logins").await, 2);
+}
+
+#[tokio::test]
+async fn receives_that_wait_are_bounded_for_each_key() {
+    let client = server(&["--max-waiting-receives-per-key", "1"]).await;
+    client.queue("q", json!({})).await;
+    let body = r#"{"queue":"q","wait_seconds":30}"#;
+    let mut first = client.server.wire().await;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    first.request("POST", RECEIVE, &headers, body).await;
+    while metric(&client, "quita_waiting_receives ").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = client.server.post(RECEIVE, body).await;
+    refused(&second, "waiting_receives_per_key");
+    let empty = client.server.post(RECEIVE, r#"{"queue":"q"}"#).await;
+    assert_eq!(empty.status, 200, "one that does not wait needs no place");
+    client.publish("q", json!(7)).await;
+    assert_eq!(first.answer().await.json()["messages"][0]["message"], 7);
+    assert_eq!(metric(&client, "quita_waiting_receives ").await, 0);
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
+    let client = server(&["--max-requests", "1"]).await;
+    client.publish("q", json!(1)).await;
+    let receipt = client.receipt("q").await;
+    // A publish whose body is still to come is in flight.
+    let mut slow = client.server.wire().await;
+    let key = &client.server.key;
+    slow.send(format!(
+        "POST {PUBLISH} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        publish().len()
+    ))
+    .await;
+    // Told to go on: its body is being read.
+    assert_eq!(slow.answer().await.status, 100);
+    let (status, json) = client
+        .post(PUBLISH, json!({"queue": "q", "message": 2}))
+        .await;
+    assert_eq!(
+        (status, &json["code"], &json["limit"]),
+        (503, &json!("overloaded"), &json!("requests"))
+    );
+    let body = json!({ "receipt": receipt });
+    assert_eq!(client.post("/v1/queue/ack", body).await.0, 200);
+    slow.send(publish()).await;
+    assert_eq!(slow.answer().await.status, 201);
+    assert_eq!(limited(&client, "requests").await, 1);
+    assert_eq!(
+        metric(&client, "quita_requests_in_flight ").await,
+        1,
+        "the one that asks"
+    );
+}
+
+#[tokio::test]
+async fn counts_come_in_both_formats_and_only_to_who_may_read_everything() {
+    let client = server(&[]).await;
+    let text = client.server.get("/metrics").await;
+    assert_eq!(
+        text.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert!(text.text().contains("# TYPE quita_limited_total counter"));
+    let accept = "accept: application/openmetrics-text; version=1.0.0\r\n";
+    let open = client.send("GET", "/metrics", accept, b"").await;
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(open.text().ends_with("# EOF\n"));
+}
