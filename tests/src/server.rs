@@ -110,17 +110,29 @@ pub struct Process {
 impl Process {
     /// Starts it on a free port with its data in `folder`, and waits until it is ready.
     pub fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, |_| {})
+    }
+
+    /// The same, with all that it prints in the file `said` of the folder.
+    pub fn start_heard(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, |command| {
+            let said = std::fs::File::create(folder.join("said")).unwrap();
+            command.stdout(said.try_clone().unwrap()).stderr(said);
+        })
+    }
+
+    /// The same, with the command changed by `change` before it runs.
+    fn start_with(folder: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
         let mut command = command(folder);
         command
             .arg("--listen")
             .arg(address.to_string())
-            .args(arguments);
-        let child = command
+            .args(arguments)
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        change(&mut command);
+        let child = command.spawn().unwrap();
         let mut process = Self { address, child };
         let began = Instant::now();
         while !ready(address) {

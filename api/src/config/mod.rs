@@ -7,8 +7,10 @@
     reason = "the help on a terminal shows back-quotes and brackets as they are"
 )]
 
+mod cors;
 mod limits;
 
+pub use cors::CorsConfig;
 pub use limits::LimitConfig;
 
 use crate::open_files;
@@ -46,7 +48,8 @@ pub struct StoreConfig {
     )]
     pub database_url: Option<String>,
 
-    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug
+    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug. No level shows keys, tokens,
+    /// receipts or messages; libraries that see them (hyper, rustls, sqlx_core and the like) log info and above at most
     #[arg(
         long,
         env = "QUITA_LOG_LEVEL",
@@ -107,6 +110,13 @@ pub struct Config {
     /// no token is taken. `quita token check` tells why one is refused
     #[arg(long, env = "QUITA_JWT_ISSUERS", value_name = "FILE")]
     pub jwt_issuers: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub cors: CorsConfig,
 
     /// Publishing to an unknown queue creates it
     #[arg(long, env = "QUITA_AUTO_CREATE_QUEUES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -303,6 +313,8 @@ fn mask(url: &str) -> String {
             };
             format!("{}{user}{secret}{}", &base[..scheme + 3], &base[at..])
         }
+        // No URL that anything understands; what stands before the host may be a password all the same.
+        (_, Some(at)) => format!("***{}", &base[at..]),
         _ => base.to_owned(),
     };
     if !query.is_empty() {
@@ -364,6 +376,8 @@ mod tests {
             ),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("sqlite://./x.db", "sqlite://./x.db"),
+            ("u:p@h/db", "***@h/db"),
+            ("postgres:u:p@h/db", "***@h/db"),
         ] {
             assert_eq!(mask(url), shown);
         }

@@ -58,7 +58,6 @@ fn made(key: &KeyMade, repeated: bool) -> Response {
     };
     let mut response = answer::operated_as(status, key, repeated);
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let location = format!("/v1/keys/{}", key.record.key_id);
     if let Ok(location) = HeaderValue::from_str(&location) {
         headers.insert(header::LOCATION, location);

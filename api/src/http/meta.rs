@@ -1,6 +1,7 @@
 //! The server itself: is it alive, is it ready, how is it used.
 
 use super::answer;
+use super::browser;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::Incoming;
@@ -78,11 +79,8 @@ pub(crate) async fn metrics(incoming: Incoming) -> Answered {
 pub(crate) async fn openapi_json(_state: Arc<AppState>, _parts: Parts) -> Answered {
     static DOCUMENT: OnceLock<String> = OnceLock::new();
     let document = DOCUMENT.get_or_init(|| super::openapi().to_pretty_json().unwrap_or_default());
-    Ok(answer::typed(
-        StatusCode::OK,
-        "application/json",
-        document.as_str(),
-    ))
+    let answer = answer::typed(StatusCode::OK, "application/json", document.as_str());
+    Ok(browser::public(answer))
 }
 
 pub(crate) async fn docs(_state: Arc<AppState>, parts: Parts) -> Answered {
@@ -107,7 +105,7 @@ pub(crate) async fn docs(_state: Arc<AppState>, parts: Parts) -> Answered {
             .headers_mut()
             .insert(header::CONTENT_TYPE, media_type);
     }
-    Ok(response)
+    Ok(browser::swagger(response))
 }
 
 pub(crate) fn describe_healthz() -> Route {

@@ -1,7 +1,7 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
-//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) and [`admission`]
-//! (who comes in now) → [`extract`], [`fields`] and
+//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) with [`browser`] and
+//! [`cross_origin`] (what browsers are told) and [`admission`] (who comes in now) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -9,7 +9,9 @@ pub mod admission;
 mod answer;
 mod audit;
 mod audit_lines;
+mod browser;
 mod codes;
+mod cross_origin;
 mod dead_filter;
 mod dead_letters;
 mod diff;
@@ -48,6 +50,7 @@ pub mod wire;
 use crate::AppState;
 use axum::Router;
 use axum::routing::MethodRouter;
+use cross_origin::Grants;
 use http::{HeaderValue, Method};
 use routes::{DELETE, GET, PATCH, PUT, routes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +74,9 @@ pub fn router(state: AppState) -> Router {
     }
     let mut router = Router::new();
     for (path, (handlers, methods)) in by_path {
-        router = router.route(path, edge::with_other_methods(handlers, &allow(&methods)));
+        let grants = Grants::new(&state.config.cors.cors_allow_origin, &methods);
+        let handlers = edge::with_other_methods(handlers, &allow(&methods), grants);
+        router = router.route(path, handlers);
     }
     router.fallback(edge::not_found).with_state(Arc::new(state))
 }

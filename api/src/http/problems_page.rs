@@ -1,13 +1,14 @@
 //! `/problems/{code}`: what a problem's `type` leads to, from the same table.
 
 use super::answer;
+use super::browser;
 use super::docs::{Describe, ProblemDocument, Route, example};
 use super::edge::Answered;
 use super::problem::{Code, Effect, Problem};
 use crate::AppState;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -43,11 +44,11 @@ struct Problems {
 
 pub(crate) async fn index(_state: Arc<AppState>, parts: Parts) -> Answered {
     let described: Vec<Value> = Code::ALL.iter().map(|code| describe(*code)).collect();
-    Ok(if wants_html(&parts.headers) {
+    Ok(kept(if wants_html(&parts.headers) {
         html("Problems", Code::ALL)
     } else {
         answer::json(StatusCode::OK, &json!({ "problems": described }))
-    })
+    }))
 }
 
 pub(crate) async fn page(_state: Arc<AppState>, parts: Parts) -> Answered {
@@ -58,11 +59,18 @@ pub(crate) async fn page(_state: Arc<AppState>, parts: Parts) -> Answered {
         .unwrap_or_default();
     let code = Code::parse(name)
         .ok_or_else(|| Problem::new(Code::NotFound, "There is no problem of this code."))?;
-    Ok(if wants_html(&parts.headers) {
+    Ok(kept(if wants_html(&parts.headers) {
         html(code.row().title, &[code])
     } else {
         answer::json(StatusCode::OK, &describe(code))
-    })
+    }))
+}
+
+/// May be kept, each form by itself.
+fn kept(mut response: Response) -> Response {
+    let vary = HeaderValue::from_static("accept");
+    response.headers_mut().insert(header::VARY, vary);
+    browser::public(response)
 }
 
 fn wants_html(headers: &HeaderMap) -> bool {
@@ -88,12 +96,14 @@ fn describe(code: Code) -> Value {
     })
 }
 
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}\
+code,pre{background:#8881;padding:.1em .3em}pre{padding:1em;overflow:auto}";
+
 /// Everything on the page is ours: nothing needs escaping.
 fn html(title: &str, codes: &[Code]) -> Response {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title} · quita</title>\
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}}\
-code,pre{{background:#8881;padding:.1em .3em}}pre{{padding:1em;overflow:auto}}</style><h1>{title}</h1>"
+<style>{STYLE}</style><h1>{title}</h1>"
     );
     for code in codes {
         let row = code.row();
@@ -115,7 +125,8 @@ code,pre{{background:#8881;padding:.1em .3em}}pre{{padding:1em;overflow:auto}}</
             effect(row.effect)
         );
     }
-    answer::typed(StatusCode::OK, "text/html; charset=utf-8", page)
+    let answer = answer::typed(StatusCode::OK, "text/html; charset=utf-8", page);
+    browser::styled(answer, STYLE)
 }
 
 pub(crate) fn describe_index() -> Route {

@@ -282,7 +282,7 @@ pub(crate) fn describe_delete() -> Route {
         .queue()
         .query(
             "force",
-            "Also when it holds messages; they count as purged",
+            "Also when it holds messages; they count as purged. Needs `discard` as well",
             bool::schema(),
             &json!(false),
         )

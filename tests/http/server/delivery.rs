@@ -141,30 +141,49 @@ async fn a_message_for_a_client_that_hung_up_while_it_waited_goes_to_another_at_
     }
 }
 
-#[tokio::test]
-async fn waiters_that_hang_up_together_are_gone_within_a_second() {
-    let (edge, service) = start(wide()).await;
+/// So many receives wait, and their clients hang up at once; then so many messages come, and other clients get them all.
+async fn hang_up_together(waiters: usize, messages: usize) {
+    let (edge, service) = start(Bounds {
+        connections: waiters + 100,
+        ..wide()
+    })
+    .await;
     publish(&service, 1).await;
     assert_eq!(attempts(&edge).await, [1]);
     let mut waiting = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..waiters {
         let mut wire = edge.wire().await;
         ask(&mut wire, 30_000, 200).await;
         waiting.push(wire);
     }
-    soon("all wait", || service.coalescer().wakeup().waiting() == 300).await;
+    soon("all wait", || {
+        service.coalescer().wakeup().waiting() == waiters
+    })
+    .await;
     waiting.into_iter().for_each(Wire::reset);
-    for _ in 0..20 {
+    for _ in 0..messages {
         publish(&service, 10).await;
     }
     soon("none waits", || service.coalescer().wakeup().waiting() == 0).await;
     let mut received = Vec::new();
-    while received.len() < 20 {
+    while received.len() < messages {
         let more = attempts(&edge).await;
-        assert!(!more.is_empty(), "only {} of 20 came", received.len());
+        assert!(!more.is_empty(), "only {} came", received.len());
         received.extend(more);
     }
     assert!(received.iter().all(|attempt| *attempt == 1), "{received:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_that_hang_up_together_are_gone_within_a_second() {
+    hang_up_together(4_000, 50).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs 21,000 descriptors, more than many machines give"]
+async fn ten_thousand_waiters_that_hang_up_together_are_gone_within_a_second() {
+    assert!(quita_api::open_files::raise_to(21_000) >= 21_000);
+    hang_up_together(10_000, 50).await;
 }
 
 #[tokio::test]

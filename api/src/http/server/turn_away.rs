@@ -14,6 +14,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The answer as it goes over the wire.
 const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 content-type: application/problem+json\r\n\
+x-content-type-options: nosniff\r\n\
+cache-control: no-store\r\n\
+content-security-policy: default-src 'none'; frame-ancestors 'none'\r\n\
 retry-after: 1\r\n\
 connection: close\r\n\
 content-length: 250\r\n\r\n\
