@@ -6,6 +6,7 @@ use quita_api::auth::ApiKey;
 use quita_api::config::Config;
 use quita_storage::backend::Backend;
 use quita_storage::memory;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -105,6 +106,7 @@ pub struct Process {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
+    log: PathBuf,
 }
 
 impl Process {
@@ -128,14 +130,21 @@ impl Process {
         command
             .arg("--listen")
             .arg(address.to_string())
-            .args(arguments)
+            .args(arguments);
+        let log = folder.join(format!("{}.log", address.port()));
+        command
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(File::create(&log).unwrap());
         change(&mut command);
         let child = command.spawn().unwrap();
-        let mut process = Self { address, child };
+        let mut process = Self {
+            address,
+            child,
+            log,
+        };
+        let tls = arguments.contains(&"--tls-cert");
         let began = Instant::now();
-        while !ready(address) {
+        while !(if tls { healthy } else { ready })(address) {
             assert!(
                 process.child.try_wait().unwrap().is_none(),
                 "the server ended at its start"
@@ -158,6 +167,24 @@ impl Process {
             .status()
             .unwrap();
         assert!(done.success());
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until this is in its log so many times.
+    pub async fn logs(&self, text: &str, times: usize) {
+        let began = Instant::now();
+        while self.log().matches(text).count() < times {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{text:?} is not in\n{}",
+                self.log()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits for its end.
@@ -188,6 +215,16 @@ pub fn command(folder: &Path) -> Command {
         .env("QUITA_DATA_DIR", folder.join("data"))
         .current_dir(folder);
     command
+}
+
+/// [`ready`], of a server with TLS.
+fn healthy(address: SocketAddr) -> bool {
+    let mut health = Command::new(binary());
+    let address = address.to_string();
+    health
+        .env_clear()
+        .args(["health", "--tls-cert", "on", "--listen", &address]);
+    health.output().unwrap().status.success()
 }
 
 fn ready(address: SocketAddr) -> bool {
