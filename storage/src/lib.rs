@@ -44,11 +44,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         return postgres::open(url).await;
     }
-    let scheme = url.split(':').next().unwrap_or_default();
-    if scheme == "memory" {
+    if url.starts_with("memory:") {
         return Ok(memory::open());
     }
-    Err(StoreError::internal(format!(
-        "no store has the scheme {scheme:?}: sqlite://PATH or postgres://… is expected"
-    )))
+    // What was given is not repeated: without its scheme, a URL begins with the password.
+    Err(StoreError::internal(
+        "no store has such a URL: sqlite://PATH or postgres://… is expected",
+    ))
 }

@@ -126,7 +126,29 @@ mod tests {
         assert_eq!(Receipts::new(&[8; 32]).open(&text), None);
     }
 
+    #[test]
+    fn debug_shows_no_secret() {
+        assert_eq!(format!("{:?}", Receipts::new(&[9; 32])), "Receipts(secret)");
+    }
+
     proptest! {
+        #[test]
+        fn any_receipt_comes_back(epoch: i32, queue: i32, id: i64, fence: i32, handed_out_at: i64) {
+            let receipts = Receipts::new(&[9; 32]);
+            let receipt = Receipt { epoch, queue: QueueUid(queue), id: MessageId(id), fence, handed_out_at };
+            prop_assert_eq!(receipts.open(&receipts.seal(&receipt)), Some(receipt));
+        }
+
+        #[test]
+        fn a_receipt_with_one_flipped_bit_is_never_accepted(at in 0usize..60, bit in 0u8..8) {
+            let receipts = Receipts::new(&[9; 32]);
+            let mut text = receipts.seal(&sample()).into_bytes();
+            text[at] ^= 1 << bit;
+            if let Ok(text) = String::from_utf8(text) {
+                prop_assert_eq!(receipts.open(&text), None);
+            }
+        }
+
         #[test]
         fn a_changed_receipt_is_never_accepted(position in 0usize..60, with in "[A-Za-z0-9_-]") {
             let receipts = Receipts::new(&[9; 32]);

@@ -1,5 +1,6 @@
 //! A client that speaks JSON, and a server on each kind of store.
 
+use quita_api::config::Config;
 use quita_tests::server::TestServer;
 use quita_tests::store::{self, Store};
 use quita_tests::wire::Answer;
@@ -19,8 +20,9 @@ pub(crate) struct Client {
     pub(crate) server: TestServer,
 }
 
-/// One test case on a server of its own with an empty store. Afterwards the books of every queue balance.
-pub(crate) fn on(store: Store, case: &impl AsyncFn(&Client)) {
+/// One test case on a server of its own with an empty store and settings changed by `change`. Afterwards the books of every
+/// queue balance.
+pub(crate) fn on(store: Store, change: fn(&mut Config), case: &impl AsyncFn(&Client)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -30,7 +32,7 @@ pub(crate) fn on(store: Store, case: &impl AsyncFn(&Client)) {
         let Some(opened) = store::open(store).await else {
             return;
         };
-        let server = TestServer::start_with(opened.backend.clone(), |_| {}).await;
+        let server = TestServer::start_with(opened.backend.clone(), change).await;
         let client = Client { server };
         case(&client).await;
         client.audit().await;
@@ -39,25 +41,31 @@ pub(crate) fn on(store: Store, case: &impl AsyncFn(&Client)) {
     });
 }
 
-/// Makes each named case a test on every store.
+/// Leaves the settings as they are.
+pub(crate) fn as_it_is(_: &mut Config) {}
+
+/// Makes each named case a test on every store, with settings changed by `$change` where one is named.
 macro_rules! on_every_store {
-    ($($case:ident),+ $(,)?) => { $(
+    ($($case:ident),+ $(,)?) => {
+        crate::client::on_every_store! { with crate::client::as_it_is: $($case),+ }
+    };
+    (with $change:path: $($case:ident),+ $(,)?) => { $(
         mod $case {
             use quita_tests::store::Store;
 
             #[test]
             fn memory() {
-                crate::client::on(Store::Memory, &super::$case);
+                crate::client::on(Store::Memory, $change, &super::$case);
             }
 
             #[test]
             fn sqlite() {
-                crate::client::on(Store::Sqlite, &super::$case);
+                crate::client::on(Store::Sqlite, $change, &super::$case);
             }
 
             #[test]
             fn postgres() {
-                crate::client::on(Store::Postgres, &super::$case);
+                crate::client::on(Store::Postgres, $change, &super::$case);
             }
         }
     )+ };
@@ -263,6 +271,8 @@ impl Client {
 pub(crate) fn checked(answer: &Answer) -> (u16, Value) {
     assert!(answer.header("request-id").is_some(), "{}", answer.head);
     assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    assert!(answer.header("cache-control").is_some(), "{}", answer.head);
+    assert!(answer.header("content-security-policy").is_some());
     if answer.body.is_empty() {
         return (answer.status, Value::Null);
     }

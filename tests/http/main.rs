@@ -4,16 +4,21 @@
 
 mod audit;
 mod bad_input;
+mod browsers;
+mod canaries;
 mod client;
 mod dead_letters;
 mod discards;
 mod edits;
+mod forgery;
 mod groups;
+mod issuer;
 mod keys;
 mod limits;
 mod messages;
 mod meta;
 mod publish;
+mod queue_names;
 mod queues;
 mod receive;
 mod redrives;
@@ -22,4 +27,5 @@ mod rights;
 mod selections;
 mod server;
 mod settle;
+mod store_down;
 mod tokens;

@@ -1,8 +1,8 @@
 //! Tokens of an issuer, from the outside: who is let in, what is told to whom, and when a wait ends.
 
 use crate::client::checked;
-use jsonwebtoken::{EncodingKey, Header, encode};
-use quita_storage::{clock, memory};
+use crate::issuer::{SECRET, but, good, issuers, now_s, sign};
+use quita_storage::memory;
 use quita_tests::server::{TestServer, command, json_headers};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -11,53 +11,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const SECRET: &str = "a secret of at least thirty-two bytes";
 const RECEIVE: &str = "/v1/queue/receive";
-
-/// One issuer that signs with a secret, and one whose keys nobody serves.
-fn issuers(folder: &Path) -> PathBuf {
-    let one = |name: &str, rest: &str| {
-        format!(
-            "[[issuer]]\nname = '{name}'\niss = 'https://{name}/'\naudience = ['quita']\n{rest}\nceiling = ['publish:mail-*', 'consume:mail-*', 'read:mail-*', 'manage:mail-*']\n"
-        )
-    };
-    let path = folder.join("issuers.toml");
-    let text = one(
-        "login",
-        &format!("algorithms = ['HS256']\nsecret = '{SECRET}'"),
-    );
-    std::fs::write(&path, text).unwrap();
-    let down = one(
-        "down",
-        "algorithms = ['RS256']\njwks_url = 'http://127.0.0.1:1/keys'",
-    );
-    std::fs::write(folder.join("down.toml"), down).unwrap();
-    path
-}
-
-fn now_s() -> i64 {
-    clock::wall() / 1_000
-}
-
-/// Claims that are good now.
-fn good() -> Value {
-    json!({"iss": "https://login/", "aud": "quita", "sub": "alice", "exp": now_s() + 600, "scope": "publish manage consume:mail-eu redrive"})
-}
-
-fn but(name: &str, value: Value) -> Value {
-    let mut claims = good();
-    claims[name] = value;
-    claims
-}
-
-fn sign(claims: &Value, secret: &str) -> String {
-    encode(
-        &Header::default(),
-        claims,
-        &EncodingKey::from_secret(secret.as_bytes()).unwrap(),
-    )
-    .unwrap()
-}
 
 async fn server(file: Option<PathBuf>) -> TestServer {
     TestServer::start_with(memory::open(), |config| config.jwt_issuers = file).await

@@ -6,6 +6,7 @@ use quita_api::auth::ApiKey;
 use quita_api::config::Config;
 use quita_storage::backend::Backend;
 use quita_storage::memory;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -105,25 +106,45 @@ pub struct Process {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
+    log: PathBuf,
 }
 
 impl Process {
     /// Starts it on a free port with its data in `folder`, and waits until it is ready.
     pub fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, |_| {})
+    }
+
+    /// The same, with all that it prints in the file `said` of the folder.
+    pub fn start_heard(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, |command| {
+            let said = std::fs::File::create(folder.join("said")).unwrap();
+            command.stdout(said.try_clone().unwrap()).stderr(said);
+        })
+    }
+
+    /// The same, with the command changed by `change` before it runs.
+    fn start_with(folder: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
         let mut command = command(folder);
         command
             .arg("--listen")
             .arg(address.to_string())
             .args(arguments);
-        let child = command
+        let log = folder.join(format!("{}.log", address.port()));
+        command
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut process = Self { address, child };
+            .stderr(File::create(&log).unwrap());
+        change(&mut command);
+        let child = command.spawn().unwrap();
+        let mut process = Self {
+            address,
+            child,
+            log,
+        };
+        let tls = arguments.contains(&"--tls-cert");
         let began = Instant::now();
-        while !ready(address) {
+        while !(if tls { healthy } else { ready })(address) {
             assert!(
                 process.child.try_wait().unwrap().is_none(),
                 "the server ended at its start"
@@ -146,6 +167,24 @@ impl Process {
             .status()
             .unwrap();
         assert!(done.success());
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until this is in its log so many times.
+    pub async fn logs(&self, text: &str, times: usize) {
+        let began = Instant::now();
+        while self.log().matches(text).count() < times {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{text:?} is not in\n{}",
+                self.log()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits for its end.
@@ -176,6 +215,16 @@ pub fn command(folder: &Path) -> Command {
         .env("QUITA_DATA_DIR", folder.join("data"))
         .current_dir(folder);
     command
+}
+
+/// [`ready`], of a server with TLS.
+fn healthy(address: SocketAddr) -> bool {
+    let mut health = Command::new(binary());
+    let address = address.to_string();
+    health
+        .env_clear()
+        .args(["health", "--tls-cert", "on", "--listen", &address]);
+    health.output().unwrap().status.success()
 }
 
 fn ready(address: SocketAddr) -> bool {

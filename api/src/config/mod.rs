@@ -7,8 +7,12 @@
     reason = "the help on a terminal shows back-quotes and brackets as they are"
 )]
 
+mod cors;
+pub mod dev;
 mod limits;
+pub mod tls;
 
+pub use cors::CorsConfig;
 pub use limits::LimitConfig;
 
 use crate::open_files;
@@ -46,7 +50,8 @@ pub struct StoreConfig {
     )]
     pub database_url: Option<String>,
 
-    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug
+    /// What is logged: error, warn, info, debug, trace, or a list such as info,quita_api=debug. No level shows keys, tokens,
+    /// receipts or messages; libraries that see them (hyper, rustls, sqlx_core and the like) log info and above at most
     #[arg(
         long,
         env = "QUITA_LOG_LEVEL",
@@ -86,6 +91,13 @@ pub struct Config {
         missing_docs,
         reason = "clap would take a comment here for the help of the whole group"
     )]
+    pub tls: tls::TlsSettings,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
     pub store: StoreConfig,
 
     /// Where the first admin key is written at the first start on an empty store, with mode 0600; a key that already lies
@@ -107,6 +119,13 @@ pub struct Config {
     /// no token is taken. `quita token check` tells why one is refused
     #[arg(long, env = "QUITA_JWT_ISSUERS", value_name = "FILE")]
     pub jwt_issuers: Option<PathBuf>,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub cors: CorsConfig,
 
     /// Publishing to an unknown queue creates it
     #[arg(long, env = "QUITA_AUTO_CREATE_QUEUES", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
@@ -183,6 +202,13 @@ pub struct Config {
     /// Threads that serve requests, 1 to 1,024. Without it, one per core
     #[arg(long, env = "QUITA_WORKER_THREADS", value_parser = count(1, 1_024), value_name = "NUMBER")]
     pub worker_threads: Option<u64>,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub dev: dev::DevSettings,
 }
 
 impl StoreConfig {
@@ -249,14 +275,15 @@ impl Config {
         }
     }
 
-    /// A URL at which this machine reaches a server that listens on `bound`.
-    pub fn local_url(bound: SocketAddr) -> String {
+    /// A URL at which this machine reaches a server that listens on `bound`, with TLS or without.
+    pub fn local_url(bound: SocketAddr, tls: bool) -> String {
         let ip = match bound.ip() {
             ip if !ip.is_unspecified() => ip,
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         };
-        format!("http://{}", SocketAddr::new(ip, bound.port()))
+        let scheme = if tls { "https" } else { "http" };
+        format!("{scheme}://{}", SocketAddr::new(ip, bound.port()))
     }
 }
 
@@ -303,6 +330,8 @@ fn mask(url: &str) -> String {
             };
             format!("{}{user}{secret}{}", &base[..scheme + 3], &base[at..])
         }
+        // No URL that anything understands; what stands before the host may be a password all the same.
+        (_, Some(at)) => format!("***{}", &base[at..]),
         _ => base.to_owned(),
     };
     if !query.is_empty() {
@@ -364,6 +393,8 @@ mod tests {
             ),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("sqlite://./x.db", "sqlite://./x.db"),
+            ("u:p@h/db", "***@h/db"),
+            ("postgres:u:p@h/db", "***@h/db"),
         ] {
             assert_eq!(mask(url), shown);
         }
@@ -396,13 +427,12 @@ mod tests {
 
     #[test]
     fn a_listener_on_every_address_is_reached_on_the_local_one() {
-        assert_eq!(
-            Config::local_url("0.0.0.0:80".parse().unwrap()),
-            "http://127.0.0.1:80"
-        );
-        assert_eq!(
-            Config::local_url("[::]:80".parse().unwrap()),
-            "http://[::1]:80"
-        );
+        for (listen, tls, url) in [
+            ("0.0.0.0:80", false, "http://127.0.0.1:80"),
+            ("[::]:80", false, "http://[::1]:80"),
+            ("0.0.0.0:443", true, "https://127.0.0.1:443"),
+        ] {
+            assert_eq!(Config::local_url(listen.parse().unwrap(), tls), url);
+        }
     }
 }

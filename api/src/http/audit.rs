@@ -13,6 +13,7 @@ use super::text_rule::TextRule;
 use super::times;
 use super::wire::Time;
 use super::wire::audit::{AuditPage, Entry};
+use super::wire::values::{self, described};
 use crate::service::audit::AuditFilter;
 use axum::body::Body;
 use http::{HeaderMap, StatusCode, header};
@@ -204,11 +205,6 @@ pub(crate) fn describe() -> Route {
     let words = format!("Only this: `{}`", ACTIONS.join("`, `"));
     Describe::new("listAudit", "audit", "Read the audit trail")
         .text(text)
-        .header(
-            "Accept",
-            "`application/x-ndjson` for a stream of lines",
-            LINES,
-        )
         .query(
             "from",
             "Only what was done at this time or later",
@@ -224,32 +220,37 @@ pub(crate) fn describe() -> Route {
         .query(
             "actor",
             "Only what this key did; `policy` for what rules did",
-            String::schema(),
+            values::Line::schema(),
             &json!("k7f2mx3q9sv4"),
         )
-        .query("action", &words, String::schema(), &json!("discard"))
+        .query(
+            "action",
+            &words,
+            described(json!({"type": "string", "enum": ACTIONS})),
+            &json!("discard"),
+        )
         .query(
             "queue",
             "Only on this queue",
-            String::schema(),
+            values::QueueName::schema(),
             &json!("orders"),
         )
         .query(
             "message_id",
             "Only on this message",
-            String::schema(),
+            values::MessageId::schema(),
             &json!("msg_02mx3k8s9qv40"),
         )
         .query(
             "redrive_id",
             "Only as part of this redrive",
-            String::schema(),
+            values::RedriveId::schema(),
             &json!("rdv_0000000000003"),
         )
         .query(
             "order",
             "`newest` (default) or `oldest` first",
-            String::schema(),
+            values::TimeOrder::schema(),
             &json!("oldest"),
         )
         .paged()

@@ -6,6 +6,7 @@ use super::problem::Code;
 use super::query::Query;
 use super::text_rule::TextRule;
 use super::times;
+use super::wire::values;
 use quita_storage::dead_letters::{DeadFilter, KeyFilter, Range};
 use quita_storage::model::Reason;
 use serde_json::{Value, json};
@@ -200,13 +201,16 @@ fn parse_group(text: &str) -> Option<i64> {
 pub(crate) fn described(describe: Describe) -> Describe {
     use utoipa::PartialSchema;
     let add = |describe: Describe, name: &str, what: &str, example: &Value| {
-        let schema = match example {
-            Value::Number(_) => i32::schema(),
-            Value::Bool(_) => bool::schema(),
-            _ if name.ends_with("_after") || name.ends_with("_before") => {
-                super::wire::Time::schema()
-            }
-            _ => String::schema(),
+        let schema = match name {
+            "reason" => values::DeadReason::schema(),
+            "failure_kind" => values::FailureKind::schema(),
+            "error_code" => values::ErrorCode::schema(),
+            "group" => values::GroupId::schema(),
+            "key" => values::KeyFilter::schema(),
+            "key_prefix" => values::BusinessKey::schema(),
+            "edited" => bool::schema(),
+            _ if example.is_number() => values::Counter::schema(),
+            _ => super::wire::Time::schema(),
         };
         describe.query(name, what, schema, example)
     };

@@ -4,16 +4,16 @@ use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
-use super::messages::example;
+use super::messages::{FIRST, example};
 use super::operator::{self, Reason};
 use super::paging::{self, Listing, Place};
 use super::problem::Code;
 use super::publish::MAX_LIFE_SECONDS;
-use super::queues::CALL_PROBLEMS;
 use super::wire::dead_letter::{
     DeadLetterGroups, DeadLetterPage, DiscardOne, REASONED_FIELDS, RedriveOne, ReopenOne,
 };
 use super::wire::message::Decided;
+use super::wire::values::{PageSize, TimeOrder};
 use super::{answer, dead_filter};
 use crate::service::dead_letters::DeadPage;
 use http::StatusCode;
@@ -194,13 +194,15 @@ pub(crate) async fn reopen(mut incoming: Incoming) -> Answered {
     Ok(answer::operated(&Decided::from(done.answer), done.repeated))
 }
 
+/// The queue of the first message of a page.
+const QUEUE: (&str, &str) = ("queue", "$response.body#/messages/0/queue");
 const MESSAGE: &str = "msg_02mx3k8s9qv40";
 
 fn listing(describe: Describe) -> Route {
     use utoipa::PartialSchema;
     let described = describe
         .text("Oldest first, unless asked otherwise; pages lead in both directions. A short page is not the end: only a missing next_page_token is. A token is good for the same filter and order.")
-        .query("order", "By time of death: `oldest` (default) or `newest` first", String::schema(), &json!("newest"))
+        .query("order", "By time of death: `oldest` (default) or `newest` first", TimeOrder::schema(), &json!("newest"))
         .paged();
     dead_filter::described(described)
         .answer::<DeadLetterPage>(
@@ -208,6 +210,20 @@ fn listing(describe: Describe) -> Route {
             "A page of dead letters",
             json!({"messages": [example()], "next_page_token": "AQA"}),
         )
+        .leads_to("getMessage", &[FIRST])
+        .leads_to_with(
+            "editDeadLetter",
+            &[FIRST, QUEUE],
+            json!({"merge_patch": {"amount": "12.50"}, "reason": "amount had a comma, ticket 7"}),
+        )
+        .leads_to("redriveDeadLetter", &[FIRST, QUEUE])
+        .leads_to_with(
+            "discardDeadLetter",
+            &[FIRST, QUEUE],
+            json!({"code": "not_applicable", "justification": "customer was refunded by hand"}),
+        )
+        .leads_to("undoDeadLetterEdit", &[FIRST, QUEUE])
+        .leads_to_with("selectDeadLetters", &[], json!({"queue": QUEUE.1}))
         .build()
 }
 
@@ -228,11 +244,22 @@ fn grouping(describe: Describe) -> Route {
     use utoipa::PartialSchema;
     let described = describe
         .text("Alike: the same queue, reason, error code and error text, where numbers and ids in the text do not count. The largest groups first.")
-        .query("limit", "At most this many groups, 1 to 500", i32::schema(), &json!(100));
+        .query("limit", "At most this many groups, 1 to 500", PageSize::schema(), &json!(100));
     let group = json!({"group": "grp_00c3f1a9d2e45b67", "queue": "orders", "reason": "max_attempts", "failure_kind": "nack", "error_code": "gateway_timeout",
         "error_text": "timeout after # ms", "count": 412, "first_died_at": "2026-11-30T15:20:00.000Z", "last_died_at": "2026-11-30T16:02:11.004Z", "example_message_id": MESSAGE});
     dead_filter::described(described)
         .answer::<DeadLetterGroups>(200, "The groups", json!({"groups": [group], "more": false}))
+        .leads_to(
+            "listDeadLetters",
+            &[
+                ("queue", "$response.body#/groups/0/queue"),
+                ("group", "$response.body#/groups/0/group"),
+            ],
+        )
+        .leads_to(
+            "getMessage",
+            &[("message_id", "$response.body#/groups/0/example_message_id")],
+        )
         .problems(&[Code::BodyNotAllowed])
         .build()
 }
@@ -272,7 +299,7 @@ pub(crate) fn describe_redrive() -> Route {
         "It is ready",
         json!({"message_id": MESSAGE, "state": "ready"}),
     )
-    .problems(CALL_PROBLEMS)
+    .repeatable()
     .problems(&[
         Code::NotDead,
         Code::RedriveLimit,
@@ -302,7 +329,15 @@ pub(crate) fn describe_discard() -> Route {
         "It is discarded",
         json!({"message_id": MESSAGE, "state": "ended"}),
     )
-    .problems(CALL_PROBLEMS)
+    .leads_to_with(
+        "reopenDeadLetter",
+        &[
+            ("queue", "$request.path.queue"),
+            ("message_id", "$response.body#/message_id"),
+        ],
+        json!({"reason": "the refund bounced"}),
+    )
+    .repeatable()
     .problems(&[
         Code::NotDead,
         Code::MissingField,
@@ -325,7 +360,7 @@ pub(crate) fn describe_reopen() -> Route {
             "It is a dead letter again",
             json!({"message_id": MESSAGE, "state": "dead"}),
         )
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .problems(&[
             Code::NotDiscarded,
             Code::PayloadGone,

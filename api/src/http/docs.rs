@@ -1,18 +1,21 @@
 //! How a route describes itself for the OpenAPI document, next to its handler.
+//!
+//! Reading order: [`Describe`] (what every route says) → `parameters` → `answers` (with their headers, and the links that lead
+//! on from them) → [`closed`] (what a request may not contain).
+
+mod answers;
+pub(crate) mod closed;
+mod parameters;
 
 use super::problem::{Code, Effect};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use utoipa::openapi::path::{
-    Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
-};
+use utoipa::ToSchema;
+use utoipa::openapi::path::{Operation, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{
-    ContentBuilder, Ref, RefOr, Required, ResponseBuilder, Schema, example::Example,
-};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, Schema};
 
 /// Problems that every route with credentials may answer.
 const COMMON: &[Code] = &[
@@ -30,6 +33,21 @@ const COMMON: &[Code] = &[
     Code::Internal,
     Code::Overloaded,
     Code::StorageUnavailable,
+];
+/// Problems that every route for everybody may answer.
+const OPEN: &[Code] = &[
+    Code::MalformedRequest,
+    Code::BodyNotAllowed,
+    Code::MethodNotAllowed,
+    Code::ExpectationFailed,
+    Code::Internal,
+    Code::Overloaded,
+];
+/// What a call that carries a request id may answer.
+const REPEATABLE: &[Code] = &[
+    Code::OutOfRange,
+    Code::ClientRequestIdConflict,
+    Code::OutcomeUnknown,
 ];
 /// Problems that every route with a body may answer.
 const BODY: &[Code] = &[
@@ -101,19 +119,24 @@ pub struct ProblemDocument {
 pub(crate) struct Route {
     pub(crate) operation: Operation,
     pub(crate) schemas: Vec<(String, RefOr<Schema>)>,
+    /// Names of the schemas that its requests are made of.
+    pub(crate) taken: Vec<String>,
 }
 
 /// Builds a [`Route`].
 pub(crate) struct Describe {
     builder: OperationBuilder,
     schemas: Vec<(String, RefOr<Schema>)>,
+    taken: Vec<String>,
+    answers: BTreeMap<u16, Response>,
     codes: Vec<Code>,
+    repeatable: bool,
 }
 
 impl Describe {
     /// A route for callers with credentials.
     pub(crate) fn new(id: &str, tag: &str, summary: &str) -> Self {
-        let mut this = Self::open(id, tag, summary);
+        let mut this = Self::bare(id, tag, summary);
         this.builder = this
             .builder
             .security(SecurityRequirement::new("bearer", Vec::<String>::new()));
@@ -122,13 +145,20 @@ impl Describe {
 
     /// A route for everybody.
     pub(crate) fn open(id: &str, tag: &str, summary: &str) -> Self {
+        Self::bare(id, tag, summary).problems(OPEN)
+    }
+
+    fn bare(id: &str, tag: &str, summary: &str) -> Self {
         Self {
             builder: OperationBuilder::new()
                 .operation_id(Some(id))
                 .tag(tag)
                 .summary(Some(summary)),
             schemas: Vec::new(),
+            taken: Vec::new(),
+            answers: BTreeMap::new(),
             codes: Vec::new(),
+            repeatable: false,
         }
     }
 
@@ -146,7 +176,10 @@ impl Describe {
     }
 
     fn with_body<T: ToSchema>(mut self, required: Required, example: Value) -> Self {
+        let before = self.schemas.len();
         let schema = self.know::<T>();
+        let taken = self.schemas[before..].iter().map(|(name, _)| name.clone());
+        self.taken.extend(taken);
         let content = ContentBuilder::new()
             .schema(Some(schema))
             .example(Some(example))
@@ -170,172 +203,10 @@ impl Describe {
         self.with_body::<T>(Required::False, example)
     }
 
-    /// A success.
-    pub(crate) fn answer<T: ToSchema>(
-        mut self,
-        status: u16,
-        description: &str,
-        example: Value,
-    ) -> Self {
-        let schema = self.know::<T>();
-        let content = ContentBuilder::new()
-            .schema(Some(schema))
-            .example(Some(example))
-            .build();
-        let response = ResponseBuilder::new()
-            .description(description)
-            .content("application/json", content)
-            .build();
-        self.builder = self.builder.response(status.to_string(), response);
-        self
-    }
-
-    /// A success with JSON, or with a line of it for each entry.
-    pub(crate) fn answer_or_lines<T: ToSchema, Line: ToSchema>(
-        mut self,
-        description: &str,
-        example: Value,
-        media_type: &str,
-    ) -> Self {
-        let (whole, line) = (self.know::<T>(), self.know::<Line>());
-        let content = ContentBuilder::new()
-            .schema(Some(whole))
-            .example(Some(example));
-        let lines = ContentBuilder::new().schema(Some(line));
-        let response = ResponseBuilder::new()
-            .description(description)
-            .content("application/json", content.build())
-            .content(media_type, lines.build());
-        self.builder = self.builder.response("200", response.build());
-        self
-    }
-
-    /// A success with something else than JSON.
-    pub(crate) fn plain_answer(mut self, status: u16, media_type: &str, description: &str) -> Self {
-        let content = ContentBuilder::new().schema(Some(String::schema())).build();
-        let response = ResponseBuilder::new()
-            .description(description)
-            .content(media_type, content)
-            .build();
-        self.builder = self.builder.response(status.to_string(), response);
-        self
-    }
-
-    /// A parameter of the path.
-    pub(crate) fn path(self, name: &str, description: &str, example: &str) -> Self {
-        self.parameter(
-            ParameterIn::Path,
-            Required::True,
-            name,
-            description,
-            String::schema(),
-            &json!(example),
-        )
-    }
-
-    /// The queue in the path.
-    pub(crate) fn queue(self) -> Self {
-        self.path("queue", "The queue's name", "orders")
-            .problems(&[Code::InvalidQueueName, Code::QueueNotFound])
-    }
-
-    /// The message in the path.
-    pub(crate) fn message(self) -> Self {
-        self.path("message_id", "The message's id", "msg_02mx3k8s9qv40")
-            .problems(&[Code::NotFound])
-    }
-
-    /// The selection in the path.
-    pub(crate) fn selection(self) -> Self {
-        self.path("selection_id", "The selection's id", "sel_0000000000007")
-            .problems(&[Code::NotFound])
-    }
-
-    /// The redrive in the path.
-    pub(crate) fn redrive(self) -> Self {
-        self.path("redrive_id", "The redrive's id", "rdv_0000000000003")
-            .problems(&[Code::NotFound])
-    }
-
-    /// The key in the path.
-    pub(crate) fn key(self) -> Self {
-        self.path("key_id", "The key's id: its public part", "k7f2mx3q5sv4")
-            .problems(&[Code::NotFound])
-    }
-
-    /// A parameter of the query.
-    pub(crate) fn query(
-        self,
-        name: &str,
-        description: &str,
-        schema: RefOr<Schema>,
-        example: &Value,
-    ) -> Self {
-        self.parameter(
-            ParameterIn::Query,
-            Required::False,
-            name,
-            description,
-            schema,
-            example,
-        )
-    }
-
-    /// A request header.
-    pub(crate) fn header(self, name: &str, description: &str, example: &str) -> Self {
-        self.parameter(
-            ParameterIn::Header,
-            Required::False,
-            name,
-            description,
-            String::schema(),
-            &json!(example),
-        )
-    }
-
-    /// The parameters of a paged listing.
-    pub(crate) fn paged(self) -> Self {
-        self.query(
-            "page_size",
-            "At most this many, 1 to 500",
-            i32::schema(),
-            &json!(50),
-        )
-        .query(
-            "page_token",
-            "`next_page_token` of the page before",
-            String::schema(),
-            &json!("AQ"),
-        )
-        .problems(&[
-            Code::InvalidPageToken,
-            Code::OutOfRange,
-            Code::WrongType,
-            Code::InvalidValue,
-            Code::InvalidUnicode,
-            Code::BodyNotAllowed,
-        ])
-    }
-
-    fn parameter(
-        mut self,
-        place: ParameterIn,
-        required: Required,
-        name: &str,
-        description: &str,
-        schema: RefOr<Schema>,
-        example: &Value,
-    ) -> Self {
-        let parameter: Parameter = ParameterBuilder::new()
-            .name(name)
-            .parameter_in(place)
-            .required(required)
-            .description(Some(description))
-            .schema(Some(schema))
-            .example(Some(example.clone()))
-            .build();
-        self.builder = self.builder.parameter(parameter);
-        self
+    /// It carries a request id: its repeat gives the first answer again.
+    pub(crate) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self.problems(REPEATABLE)
     }
 
     /// Problems that it may answer.
@@ -348,32 +219,23 @@ impl Describe {
     pub(crate) fn build(mut self) -> Route {
         self.codes.sort_unstable();
         self.codes.dedup();
-        if !self.codes.is_empty() {
-            self.know::<ProblemDocument>();
-        }
+        self.know::<ProblemDocument>();
         let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
         for code in &self.codes {
             by_status.entry(code.row().status).or_default().push(*code);
         }
         for (status, codes) in by_status {
-            let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
-            let examples = codes.iter().map(|code| {
-                let place = format!("#/components/examples/{}", code.as_str());
-                (code.as_str(), RefOr::<Example>::Ref(Ref::new(place)))
-            });
-            let content = ContentBuilder::new()
-                .schema(Some(Ref::from_schema_name("Problem")))
-                .examples_from_iter(examples)
-                .build();
-            let response = ResponseBuilder::new()
-                .description(format!("`{}`", names.join("`, `")))
-                .content("application/problem+json", content)
-                .build();
-            self.builder = self.builder.response(status.to_string(), response);
+            self.answers
+                .insert(status, answers::problem(status, &codes));
+        }
+        answers::with_headers(&mut self.answers, self.repeatable);
+        for (status, answer) in self.answers {
+            self.builder = self.builder.response(status.to_string(), answer);
         }
         Route {
             operation: self.builder.build(),
             schemas: self.schemas,
+            taken: self.taken,
         }
     }
 }

@@ -3,13 +3,15 @@
 //! One function instead of a stack of layers: a publish passes here forty thousand times a second.
 
 use super::admission::Charge;
+use super::browser;
+use super::cross_origin::Grants;
 use super::docs::Route;
 use super::extract::Incoming;
 use super::problem::{Code, Problem};
 use super::rights::Needs;
 use super::server::Connection;
-use crate::AppState;
 use crate::metrics::Metrics;
+use crate::{AppState, telemetry};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -125,27 +127,36 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::TRACE)
 }
 
-/// `OPTIONS` is answered without any grant to other origins, every other method is refused.
+/// `OPTIONS` is answered with the grants to other origins, of which there are none unless configured; every other method is
+/// refused.
 pub(super) fn with_other_methods(
     handlers: MethodRouter<Arc<AppState>>,
     allow: &HeaderValue,
+    grants: Option<Grants>,
 ) -> MethodRouter<Arc<AppState>> {
     let (for_options, for_others) = (allow.clone(), allow.clone());
+    let handlers = match &grants {
+        Some(grants) => grants.around(handlers),
+        None => handlers,
+    };
     handlers
-        .options(move |headers: HeaderMap| {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            response
-                .headers_mut()
-                .insert(header::ALLOW, for_options.clone());
-            std::future::ready(dress(response, request_id(&headers)))
-        })
+        .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
         .fallback(
             move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
                 let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
                 std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
             },
         )
+}
+
+async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    if let Some(grants) = grants {
+        *response.headers_mut() = grants.answer(&asked).await;
+    }
+    response.headers_mut().insert(header::ALLOW, allow);
+    dress(response, request_id(&asked))
 }
 
 /// No such route.
@@ -183,22 +194,21 @@ async fn finish(
     request_id: HeaderValue,
     metrics: &Metrics,
 ) -> Response {
-    match AssertUnwindSafe(answering).catch_unwind().await {
+    let response = match AssertUnwindSafe(answering).catch_unwind().await {
         Ok(Ok(response)) => dress(response, request_id),
         Ok(Err(problem)) => refuse(problem, request_id, metrics),
         Err(panic) => {
             let problem = Problem::from(Code::Internal).because(said(&*panic));
             refuse(problem, request_id, metrics)
         }
-    }
+    };
+    let (headers, status) = (response.headers(), response.status().as_u16());
+    tracing::trace!(request_id = ?headers.get(REQUEST_ID), status, "answered");
+    response
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("panic: {}", text.unwrap_or_default())
+    format!("panic: {}", telemetry::constant_part(panic))
 }
 
 fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Response {
@@ -213,10 +223,7 @@ fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Respo
 fn dress(mut response: Response, request_id: HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id);
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    browser::guard(headers);
     response
 }
 

@@ -10,7 +10,6 @@ use super::merge_patch;
 use super::operator::{self, Reason};
 use super::problem::{Code, Problem};
 use super::publish::read_headers;
-use super::queues::CALL_PROBLEMS;
 use super::wire::dead_letter::{Edit, Edited, ReasonedCall};
 use crate::service::revisions::Content;
 use bytes::Bytes;
@@ -168,7 +167,18 @@ pub(crate) fn describe_edit() -> Route {
             "It is changed",
             json!({"message_id": ID, "state": "dead", "revision": 1, "edited": true}),
         )
-        .problems(CALL_PROBLEMS)
+        .leads_to(
+            "getMessage",
+            &[("message_id", "$response.body#/message_id")],
+        )
+        .leads_to(
+            "undoDeadLetterEdit",
+            &[
+                ("queue", "$request.path.queue"),
+                ("message_id", "$response.body#/message_id"),
+            ],
+        )
+        .repeatable()
         .problems(&[
             Code::NotDead,
             Code::RevisionConflict,
@@ -199,7 +209,7 @@ pub(crate) fn describe_undo() -> Route {
         "It is as it was",
         json!({"message_id": ID, "state": "dead", "revision": 2, "edited": false}),
     )
-    .problems(CALL_PROBLEMS)
+    .repeatable()
     .problems(&[
         Code::NotDead,
         Code::NotEdited,

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// How alike an unknown name must be to a known one (Jaro-Winkler) for that one to be offered.
 const ALIKE: f64 = 0.75;
-/// Longest name that is repeated in a pointer.
-const MAX_NAME_BYTES: usize = 64;
+/// Longest name that is repeated in a pointer: no name that is meant is longer.
+const MAX_NAME_BYTES: usize = 40;
 /// Wrong values that one answer names.
 const MAX_FAULTS: usize = 32;
 
@@ -52,13 +52,12 @@ impl Faults {
     }
 }
 
-/// A name from outside as it may be repeated in a pointer: plain ones as they are, others not at all.
+/// A name from outside as it may be repeated in a pointer: one that somebody may have meant as a name, which is letters and
+/// underscores. Anything else may be a key, a token or a receipt at the wrong place, and is not repeated.
 pub(crate) fn plain(name: &str) -> &str {
     let plain = !name.is_empty()
         && name.len() <= MAX_NAME_BYTES
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
     if plain { name } else { "?" }
 }
 
@@ -73,5 +72,31 @@ pub(crate) fn not_known(name: &str, known: &[&'static str]) -> Cow<'static, str>
         Some((_, candidate)) => format!("Not known. Did you mean {candidate}?").into(),
         None if known.is_empty() => "Not known. None is allowed here.".into(),
         None => format!("Not known. Allowed: {}.", known.join(", ")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_meant_as_a_name_is_repeated() {
+        for name in ["dealy_seconds", "delaySeconds", "x"] {
+            assert_eq!(plain(name), name);
+        }
+        let key = crate::auth::ApiKey::generate().unwrap();
+        let long = "a".repeat(41);
+        for name in [
+            "",
+            "?",
+            "<b>",
+            "a b",
+            "x1",
+            "eyJhbGciOiJIUzI1NiJ9.e30",
+            key.reveal(),
+            &long,
+        ] {
+            assert_eq!(plain(name), "?", "{name}");
+        }
     }
 }

@@ -6,7 +6,6 @@ use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::problem::Code;
-use super::queues::CALL_PROBLEMS;
 use super::text_rule::TextRule;
 use super::wire::key::{Key, KeyMade, KeyPage, NewKey, RevokeKey, RotateKey};
 use super::{answer, paging};
@@ -59,7 +58,6 @@ fn made(key: &KeyMade, repeated: bool) -> Response {
     };
     let mut response = answer::operated_as(status, key, repeated);
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let location = format!("/v1/keys/{}", key.record.key_id);
     if let Ok(location) = HeaderValue::from_str(&location) {
         headers.insert(header::LOCATION, location);
@@ -160,6 +158,9 @@ fn example() -> Value {
         "created_at": "2026-11-30T15:04:05.123Z", "expires_at": "2027-11-30T15:04:05.123Z", "last_used_at": "2026-12-01T08:15:00.000Z"})
 }
 
+/// The key that was answered, as the parameter of another operation.
+const OF_KEY: (&str, &str) = ("key_id", "$response.body#/key_id");
+
 fn new_example() -> Value {
     let mut example = example();
     if let Some(members) = example.as_object_mut() {
@@ -175,7 +176,11 @@ pub(crate) fn describe_make() -> Route {
         .body::<NewKey>(json!({"scopes": ["publish:mail-*", "read:mail-*"], "description": "mailer in production", "expires_in_seconds": 31_536_000, "client_request_id": "mailer-1"}))
         .answer::<KeyMade>(201, "The key", new_example())
         .answer::<KeyMade>(200, "The key that was made before, without its secret", example())
-        .problems(CALL_PROBLEMS)
+        .returns("Location", "The key, without its secret")
+        .leads_to("getKey", &[OF_KEY])
+        .leads_to("rotateKey", &[OF_KEY])
+        .leads_to_with("revokeKey", &[OF_KEY], json!({"reason": "was in a log file"}))
+        .repeatable()
         .problems(&[Code::WiderThanCaller, Code::MissingField, Code::InvalidValue, Code::TooLong, Code::ControlCharacter])
         .build()
 }
@@ -185,6 +190,7 @@ pub(crate) fn describe_list() -> Route {
         .text("In the order in which they were made, revoked and expired ones included.")
         .paged()
         .answer::<KeyPage>(200, "A page of keys", json!({"keys": [example()]}))
+        .leads_to("getKey", &[("key_id", "$response.body#/keys/0/key_id")])
         .build()
 }
 
@@ -203,7 +209,10 @@ pub(crate) fn describe_rotate() -> Route {
         .optional_body::<RotateKey>(json!({"overlap_seconds": 3600, "client_request_id": "mailer-2"}))
         .answer::<KeyMade>(201, "The new key", new_example())
         .answer::<KeyMade>(200, "The key that was made before, without its secret", example())
-        .problems(CALL_PROBLEMS)
+        .returns("Location", "The key, without its secret")
+        .leads_to("getKey", &[OF_KEY])
+        .leads_to_with("revokeKey", &[OF_KEY], json!({"reason": "was in a log file"}))
+        .repeatable()
         .problems(&[Code::WiderThanCaller, Code::KeyEnded, Code::TooLong, Code::ControlCharacter])
         .build()
 }
@@ -217,6 +226,7 @@ pub(crate) fn describe_revoke() -> Route {
         .key()
         .body::<RevokeKey>(json!({"reason": "was in a log file"}))
         .answer::<Key>(200, "The key", revoked)
+        .leads_to("getKey", &[OF_KEY])
         .problems(&[Code::WiderThanCaller, Code::ReasonRequired, Code::TooLong, Code::ControlCharacter, Code::OutcomeUnknown])
         .build()
 }

@@ -6,11 +6,11 @@ use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::problem::Code;
-use super::queues::CALL_PROBLEMS;
 use super::text_rule::TextRule;
 use super::wire::detail::MessageDetail;
 use super::wire::message::{DeadLetterCall, Decided, Justified, MessagePage, MessageSummary};
 use super::wire::queue::OperatorCall;
+use super::wire::values;
 use super::{answer, paging};
 use crate::auth::Right;
 use crate::service::messages::Filter;
@@ -123,6 +123,8 @@ pub(crate) async fn dead_letter(mut incoming: Incoming) -> Answered {
     Ok(answer::operated(&Decided::from(done.answer), done.repeated))
 }
 
+/// The first message of a page, as the parameter of another operation.
+pub(crate) const FIRST: (&str, &str) = ("message_id", "$response.body#/messages/0/message_id");
 const MESSAGE: &str = "msg_02mx3k8s9qv40";
 
 /// A dead letter as listings show it.
@@ -141,22 +143,26 @@ pub(crate) fn describe_browse() -> Route {
     Describe::new("browseMessages", "messages", "Browse the messages of a queue")
         .text("One state in its own order: ready by priority and age, delayed by due time, leased by id, dead by time of death. Leases nothing. A short page is not the end: only a missing next_page_token is.")
         .queue()
-        .query("state", "`ready` (default), `delayed`, `leased` or `dead`", String::schema(), &json!("ready"))
+        .query("state", "`ready` (default), `delayed`, `leased` or `dead`", values::BrowsedState::schema(), &json!("ready"))
         .query(
             "key",
             "Only messages with this key",
-            String::schema(),
+            values::KeyFilter::schema(),
             &json!("order-4711"),
         )
         .query(
             "client_request_id",
             "Only the message with this id",
-            String::schema(),
+            values::RequestIdFilter::schema(),
             &json!("order-4711"),
         )
         .paged()
         .problems(&[Code::TooLong, Code::ControlCharacter])
         .answer::<MessagePage>(200, "A page of messages", json!({"messages": [example()]}))
+        .leads_to("getMessage", &[FIRST])
+        .leads_to("promoteMessage", &[FIRST])
+        .leads_to_with("cancelMessage", &[FIRST], json!({"justification": "ordered twice by mistake"}))
+        .leads_to_with("deadLetterMessage", &[FIRST], json!({"reason": "poisons the importer"}))
         .build()
 }
 
@@ -194,7 +200,7 @@ pub(crate) fn describe_cancel() -> Route {
         "It is gone",
         json!({"message_id": MESSAGE, "state": "ended"}),
     )
-    .problems(CALL_PROBLEMS)
+    .repeatable()
     .problems(REASON_PROBLEMS)
     .problems(&[Code::NotWaiting])
     .build()
@@ -213,7 +219,7 @@ pub(crate) fn describe_promote() -> Route {
         "It is ready",
         json!({"message_id": MESSAGE, "state": "ready"}),
     )
-    .problems(CALL_PROBLEMS)
+    .repeatable()
     .problems(&[Code::NotDelayed])
     .build()
 }
@@ -228,7 +234,7 @@ pub(crate) fn describe_dead_letter() -> Route {
             "It is a dead letter",
             json!({"message_id": MESSAGE, "state": "dead"}),
         )
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .problems(REASON_PROBLEMS)
         .problems(&[Code::AlreadyDead])
         .build()

@@ -1,6 +1,7 @@
 //! The server itself: is it alive, is it ready, how is it used.
 
 use super::answer;
+use super::browser;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::Incoming;
@@ -25,6 +26,18 @@ pub(crate) struct Health {
     /// `ok` or `ready`.
     status: &'static str,
 }
+
+/// A description of an interface.
+#[derive(ToSchema)]
+#[schema(as = OpenApiDocument)]
+#[expect(dead_code, reason = "describes what is written by its library")]
+pub(crate) struct Document {
+    /// Version of OpenAPI.
+    openapi: String,
+}
+
+/// What the files of the page for people are.
+const DOCS_TYPES: &[&str] = &["text/html", "text/css", "text/javascript", "image/png"];
 
 pub(crate) async fn healthz(_state: Arc<AppState>, _parts: Parts) -> Answered {
     Ok(answer::json(StatusCode::OK, &Health { status: "ok" }))
@@ -66,11 +79,8 @@ pub(crate) async fn metrics(incoming: Incoming) -> Answered {
 pub(crate) async fn openapi_json(_state: Arc<AppState>, _parts: Parts) -> Answered {
     static DOCUMENT: OnceLock<String> = OnceLock::new();
     let document = DOCUMENT.get_or_init(|| super::openapi().to_pretty_json().unwrap_or_default());
-    Ok(answer::typed(
-        StatusCode::OK,
-        "application/json",
-        document.as_str(),
-    ))
+    let answer = answer::typed(StatusCode::OK, "application/json", document.as_str());
+    Ok(browser::public(answer))
 }
 
 pub(crate) async fn docs(_state: Arc<AppState>, parts: Parts) -> Answered {
@@ -95,7 +105,7 @@ pub(crate) async fn docs(_state: Arc<AppState>, parts: Parts) -> Answered {
             .headers_mut()
             .insert(header::CONTENT_TYPE, media_type);
     }
-    Ok(response)
+    Ok(browser::swagger(response))
 }
 
 pub(crate) fn describe_healthz() -> Route {
@@ -116,8 +126,7 @@ pub(crate) fn describe_metrics() -> Route {
     Describe::new("metrics", "server", "What is counted")
         .text("For Prometheus.")
         .plain_answer(
-            200,
-            "text/plain",
+            &["text/plain", "application/openmetrics-text"],
             "Prometheus text 0.0.4, or OpenMetrics 1.0 if the Accept header names it",
         )
         .build()
@@ -125,20 +134,20 @@ pub(crate) fn describe_metrics() -> Route {
 
 pub(crate) fn describe_openapi() -> Route {
     Describe::open("openapi", "server", "This document")
-        .plain_answer(200, "application/json", "OpenAPI 3.1")
+        .answer::<Document>(200, "OpenAPI 3.1", json!({"openapi": "3.1.0"}))
         .build()
 }
 
 pub(crate) fn describe_docs() -> Route {
     Describe::open("docs", "server", "This document, for people")
-        .plain_answer(307, "text/html", "Where it is")
+        .elsewhere(307, "The page is `/docs/index.html`")
         .build()
 }
 
 pub(crate) fn describe_docs_file() -> Route {
     Describe::open("docsFile", "server", "A file of the page for people")
         .path("file", "Its name", "index.html")
-        .plain_answer(200, "text/html", "The file")
+        .plain_answer(DOCS_TYPES, "The file")
         .problems(&[Code::NotFound])
         .build()
 }

@@ -1,7 +1,7 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
-//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) and [`admission`]
-//! (who comes in now) → [`extract`], [`fields`] and
+//! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) with [`browser`] and
+//! [`cross_origin`] (what browsers are told) and [`admission`] (who comes in now) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -9,7 +9,9 @@ pub mod admission;
 mod answer;
 mod audit;
 mod audit_lines;
+mod browser;
 mod codes;
+mod cross_origin;
 mod dead_filter;
 mod dead_letters;
 mod diff;
@@ -48,9 +50,10 @@ pub mod wire;
 use crate::AppState;
 use axum::Router;
 use axum::routing::MethodRouter;
+use cross_origin::Grants;
 use http::{HeaderValue, Method};
 use routes::{DELETE, GET, PATCH, PUT, routes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -71,7 +74,9 @@ pub fn router(state: AppState) -> Router {
     }
     let mut router = Router::new();
     for (path, (handlers, methods)) in by_path {
-        router = router.route(path, edge::with_other_methods(handlers, &allow(&methods)));
+        let grants = Grants::new(&state.config.cors.cors_allow_origin, &methods);
+        let handlers = edge::with_other_methods(handlers, &allow(&methods), grants);
+        router = router.route(path, handlers);
     }
     router.fallback(edge::not_found).with_state(Arc::new(state))
 }
@@ -88,6 +93,7 @@ fn allow(methods: &[Method]) -> HeaderValue {
 /// The description of all routes: OpenAPI 3.1.
 pub fn openapi() -> OpenApi {
     let mut paths = Paths::new();
+    let (mut schemas, mut taken) = (BTreeMap::new(), BTreeSet::new());
     let mut components = ComponentsBuilder::new().security_scheme(
         "bearer",
         SecurityScheme::Http(
@@ -118,9 +124,14 @@ pub fn openapi() -> OpenApi {
             Some(known) => known.merge_operations(item),
             None => drop(paths.paths.insert(path, item)),
         }
-        for (name, schema) in endpoint.docs.schemas {
-            components = components.schema(name, schema);
+        schemas.extend(endpoint.docs.schemas);
+        taken.extend(endpoint.docs.taken);
+    }
+    for (name, mut schema) in schemas {
+        if taken.contains(&name) {
+            docs::closed::close(&mut schema);
         }
+        components = components.schema(name, schema);
     }
     for code in problem::Code::ALL {
         let example = ExampleBuilder::new()
@@ -219,6 +230,59 @@ mod tests {
             assert_eq!(endpoint.needs.is_some(), secured, "{method} {path}");
             let said = &json["paths"][path.replace("{*", "{")][method]["x-quita-right"];
             assert_eq!(!said.is_null(), secured, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_link_leads_to_an_operation_and_names_its_parameters() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let items = json["paths"].as_object().unwrap().values();
+        let operations: Vec<&serde_json::Value> = items
+            .flat_map(|item| item.as_object().unwrap().values())
+            .collect();
+        let mut links = 0;
+        for operation in &operations {
+            let responses = operation["responses"].as_object().unwrap();
+            let found = responses.values().filter_map(|r| r["links"].as_object());
+            for (name, link) in found.flatten() {
+                links += 1;
+                let target = operations
+                    .iter()
+                    .find(|o| o["operationId"] == link["operationId"]);
+                let target = target.unwrap_or_else(|| panic!("{name} leads nowhere"));
+                let parameters = target["parameters"].as_array().cloned().unwrap_or_default();
+                for given in link["parameters"].as_object().into_iter().flatten() {
+                    assert!(
+                        parameters.iter().any(|p| p["name"] == **given.0),
+                        "{name}: {}",
+                        given.0
+                    );
+                }
+                assert!(
+                    link["requestBody"].is_null() || target["requestBody"].is_object(),
+                    "{name} gives a body that is not taken"
+                );
+            }
+        }
+        assert!(links > 40, "{links}");
+    }
+
+    #[test]
+    fn requests_are_closed_and_answers_are_open() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let schemas = &json["components"]["schemas"];
+        for (name, closed) in [
+            ("Publish", true),
+            ("PolicyInput", true),
+            ("NewSelection", true),
+            ("Queue", false),
+            ("Problem", false),
+        ] {
+            assert_eq!(
+                schemas[name]["additionalProperties"] == false,
+                closed,
+                "{name}"
+            );
         }
     }
 

@@ -72,3 +72,16 @@ pub(crate) fn call(
     fields.finish()?;
     Ok(incoming.call(body, request_id.as_deref(), reason))
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Whether a text says enough.
+    pub(crate) fn is_reason(text: &str, wanted: Reason) -> bool {
+        let body = serde_json::json!({ "reason": text }).to_string();
+        let mut fields = Fields::open(&body, String::new(), &["reason"]).unwrap();
+        reason(&mut fields, "reason", wanted);
+        fields.finish().is_ok()
+    }
+}

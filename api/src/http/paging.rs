@@ -1,4 +1,8 @@
 //! Page tokens: a place in a listing's order, opaque to the client.
+//!
+//! A token has a checksum, so that one that was damaged or made up by hand is refused instead of leading to some other
+//! place. It is no secret and needs no signature: a place only says where to go on, and what is there is read with the
+//! rights of whoever asks.
 
 use super::problem::Code;
 use super::query::Query;
@@ -9,7 +13,11 @@ use quita_storage::model::{MessageId, Millis, State};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Bytes of the checksum: CRC-32 notices every single changed bit, and every run of up to 32.
+const SUM: usize = 4;
+/// Longest token that is read: that of a queue's name is the longest one of ours.
+const MAX_TOKEN: usize = 256;
 /// Entries of a page when the request does not say.
 const DEFAULT_SIZE: u32 = 50;
 /// Most entries of a page (product §5).
@@ -27,7 +35,7 @@ pub(crate) fn message_token(state: State, cursor: Cursor) -> String {
     let mut bytes = vec![VERSION, state.code() as u8, cursor.priority];
     bytes.extend_from_slice(&cursor.at.to_be_bytes());
     bytes.extend_from_slice(&cursor.id.0.to_be_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    sealed(bytes)
 }
 
 /// The place that `page_token` names among messages of `state`.
@@ -91,7 +99,7 @@ impl Place {
         bytes.extend_from_slice(&listing.0);
         bytes.extend_from_slice(&self.at.to_be_bytes());
         bytes.extend_from_slice(&self.id.to_be_bytes());
-        URL_SAFE_NO_PAD.encode(bytes)
+        sealed(bytes)
     }
 }
 
@@ -120,7 +128,7 @@ pub(crate) fn place(query: &mut Query, listing: Listing) -> Option<Place> {
 pub(crate) fn name_token(name: &str) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(name.as_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    sealed(bytes)
 }
 
 /// The name that `page_token` stands for.
@@ -136,13 +144,30 @@ pub(crate) fn name_place(query: &mut Query) -> Option<String> {
     name
 }
 
+/// The token of these bytes.
+fn sealed(mut bytes: Vec<u8>) -> String {
+    let sum = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&sum.to_be_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The bytes of a token that [`sealed`] made.
+fn opened(token: &str) -> Option<Vec<u8>> {
+    if token.len() > MAX_TOKEN {
+        return None;
+    }
+    let mut bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let (body, sum) = bytes.split_last_chunk::<SUM>()?;
+    if crc32fast::hash(body).to_be_bytes() != *sum {
+        return None;
+    }
+    bytes.truncate(bytes.len() - SUM);
+    Some(bytes)
+}
+
 fn decode(query: &mut Query) -> Option<Vec<u8>> {
     let token = query.raw("page_token")?;
-    let bytes = if token.len() <= 256 {
-        URL_SAFE_NO_PAD.decode(token).ok()
-    } else {
-        None
-    };
+    let bytes = opened(token);
     if bytes.is_none() {
         invalid(query);
     }
@@ -157,6 +182,7 @@ fn invalid(query: &mut Query) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn with(token: &str) -> Query {
         Query::open(Some(&format!("page_token={token}")), &["page_token"])
@@ -211,6 +237,65 @@ mod tests {
             );
             let mut query = with(token);
             assert_eq!(name_place(&mut query), None, "{token}");
+        }
+    }
+
+    fn listing() -> Listing {
+        Listing::new(&("dead", "newest"))
+    }
+
+    /// What each reader makes of a token: nothing, for one that is not its own.
+    fn read(token: &str) -> (Option<Cursor>, Option<Place>, Option<String>) {
+        (
+            message_place(&mut with(token), State::Ready),
+            place(&mut with(token), listing()),
+            name_place(&mut with(token)),
+        )
+    }
+
+    fn a_place() -> impl Strategy<Value = Place> {
+        (any::<bool>(), any::<i64>(), any::<i64>()).prop_map(|(backwards, at, id)| Place {
+            backwards,
+            at,
+            id,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_place_comes_back(place in a_place(), priority in 0u8..=9, name in "[A-Za-z0-9][A-Za-z0-9_-]{0,79}") {
+            let cursor = Cursor { priority, at: place.at, id: MessageId(place.id) };
+            prop_assert_eq!(read(&message_token(State::Ready, cursor)).0, Some(cursor));
+            prop_assert_eq!(read(&place.token(listing())).1, Some(place));
+            prop_assert_eq!(read(&name_token(&name)).2, Some(name));
+        }
+
+        #[test]
+        fn a_token_with_one_flipped_bit_is_never_accepted(place in a_place(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let cursor = Cursor { priority: 3, at: place.at, id: MessageId(place.id) };
+            for token in [message_token(State::Ready, cursor), place.token(listing()), name_token("orders")] {
+                // In what is encoded, and in the text that is sent.
+                let mut bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+                let index = at.index(bytes.len());
+                bytes[index] ^= 1 << bit;
+                prop_assert_eq!(read(&URL_SAFE_NO_PAD.encode(bytes)), (None, None, None));
+                let mut text = token.clone().into_bytes();
+                let index = at.index(text.len());
+                text[index] ^= 1 << bit;
+                if let Ok(text) = String::from_utf8(text) {
+                    prop_assert_eq!(opened(&text), None, "{}", text);
+                }
+            }
+        }
+
+        #[test]
+        fn no_token_makes_it_panic(token in ".{0,300}", bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            read(&token);
+            // Bytes of any kind behind a checksum that is right.
+            let (cursor, place, name) = read(&sealed(bytes));
+            prop_assert!(cursor.is_none_or(|cursor| cursor.priority <= 9));
+            prop_assert!(place.is_none());
+            prop_assert!(name.is_none_or(|name| crate::http::extract::is_queue_name(&name)));
         }
     }
 }

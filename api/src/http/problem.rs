@@ -242,10 +242,7 @@ impl Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         if status == 401 {
-            headers.insert(
-                header::WWW_AUTHENTICATE,
-                HeaderValue::from_static("Bearer realm=\"quita\""),
-            );
+            headers.insert(header::WWW_AUTHENTICATE, challenge(self.0.code));
         }
         let wait = self
             .0
@@ -259,6 +256,14 @@ impl Problem {
         }
         response
     }
+}
+
+/// As RFC 6750 §3 has it: an error is named only to who sent credentials of the right kind.
+fn challenge(code: Code) -> HeaderValue {
+    HeaderValue::from_static(match code {
+        Code::InvalidKey | Code::InvalidToken => "Bearer realm=\"quita\", error=\"invalid_token\"",
+        _ => "Bearer realm=\"quita\"",
+    })
 }
 
 impl Serialize for Problem {
@@ -315,6 +320,9 @@ mod tests {
                 row.status == 401,
                 response.headers().contains_key("www-authenticate")
             );
+            let challenge = response.headers().get("www-authenticate");
+            let named = challenge.is_some_and(|c| c.to_str().unwrap().contains("invalid_token"));
+            assert_eq!(named, matches!(row.name, "invalid_key" | "invalid_token"));
             let body = response.into_body().collect().await.unwrap().to_bytes();
             let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(json["type"], format!("/problems/{}", row.name));

@@ -1,24 +1,54 @@
 //! `/problems/{code}`: what a problem's `type` leads to, from the same table.
 
 use super::answer;
-use super::docs::{Describe, Route, example};
+use super::browser;
+use super::docs::{Describe, ProblemDocument, Route, example};
 use super::edge::Answered;
 use super::problem::{Code, Effect, Problem};
 use crate::AppState;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// One kind of problem.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct ProblemKind {
+    /// As in a problem's `code`.
+    code: String,
+    /// The HTTP status.
+    status: u16,
+    /// What it is.
+    title: String,
+    /// The same request may succeed later.
+    retryable: bool,
+    /// `none`, `unknown` or `completion_remembered`, unless the problem itself says otherwise.
+    effect: String,
+    /// What to do about it.
+    hint: String,
+    /// What it looks like.
+    example: ProblemDocument,
+}
+
+/// All kinds of problems.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what is written from the table")]
+struct Problems {
+    /// By status.
+    problems: Vec<ProblemKind>,
+}
 
 pub(crate) async fn index(_state: Arc<AppState>, parts: Parts) -> Answered {
     let described: Vec<Value> = Code::ALL.iter().map(|code| describe(*code)).collect();
-    Ok(if wants_html(&parts.headers) {
+    Ok(kept(if wants_html(&parts.headers) {
         html("Problems", Code::ALL)
     } else {
         answer::json(StatusCode::OK, &json!({ "problems": described }))
-    })
+    }))
 }
 
 pub(crate) async fn page(_state: Arc<AppState>, parts: Parts) -> Answered {
@@ -29,11 +59,18 @@ pub(crate) async fn page(_state: Arc<AppState>, parts: Parts) -> Answered {
         .unwrap_or_default();
     let code = Code::parse(name)
         .ok_or_else(|| Problem::new(Code::NotFound, "There is no problem of this code."))?;
-    Ok(if wants_html(&parts.headers) {
+    Ok(kept(if wants_html(&parts.headers) {
         html(code.row().title, &[code])
     } else {
         answer::json(StatusCode::OK, &describe(code))
-    })
+    }))
+}
+
+/// May be kept, each form by itself.
+fn kept(mut response: Response) -> Response {
+    let vary = HeaderValue::from_static("accept");
+    response.headers_mut().insert(header::VARY, vary);
+    browser::public(response)
 }
 
 fn wants_html(headers: &HeaderMap) -> bool {
@@ -59,12 +96,14 @@ fn describe(code: Code) -> Value {
     })
 }
 
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}\
+code,pre{background:#8881;padding:.1em .3em}pre{padding:1em;overflow:auto}";
+
 /// Everything on the page is ours: nothing needs escaping.
 fn html(title: &str, codes: &[Code]) -> Response {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title} · quita</title>\
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}}\
-code,pre{{background:#8881;padding:.1em .3em}}pre{{padding:1em;overflow:auto}}</style><h1>{title}</h1>"
+<style>{STYLE}</style><h1>{title}</h1>"
     );
     for code in codes {
         let row = code.row();
@@ -86,16 +125,18 @@ code,pre{{background:#8881;padding:.1em .3em}}pre{{padding:1em;overflow:auto}}</
             effect(row.effect)
         );
     }
-    answer::typed(StatusCode::OK, "text/html; charset=utf-8", page)
+    let answer = answer::typed(StatusCode::OK, "text/html; charset=utf-8", page);
+    browser::styled(answer, STYLE)
 }
 
 pub(crate) fn describe_index() -> Route {
     Describe::open("problems", "server", "All kinds of problems")
-        .plain_answer(
+        .answer::<Problems>(
             200,
-            "application/json",
             "Every code: status, meaning, what to do",
+            json!({"problems": [describe(Code::QueueNotFound)]}),
         )
+        .also("text/html")
         .build()
 }
 
@@ -103,7 +144,12 @@ pub(crate) fn describe_page() -> Route {
     Describe::open("problem", "server", "One kind of problem")
         .text("Where a problem's `type` leads: for people when the request accepts text/html, else JSON.")
         .path("code", "The code", "queue_not_found")
-        .plain_answer(200, "application/json", "Status, meaning, what to do")
+        .answer::<ProblemKind>(
+            200,
+            "Status, meaning, what to do",
+            describe(Code::QueueNotFound),
+        )
+        .also("text/html")
         .problems(&[Code::NotFound])
         .build()
 }

@@ -17,6 +17,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::Arc;
+use utoipa::openapi::{RefOr, Schema};
 
 /// Entries of a batch (product §5).
 const MAX_ENTRIES: usize = 1_000;
@@ -312,6 +313,16 @@ fn take_header_id(headers: &HeaderMap, fields: &mut Fields<'_>, message: Option<
 
 const EXAMPLE_ID: &str = "msg_02mx3k8s9qv40";
 
+/// The message that was answered, as the parameter of another operation.
+const OF_MESSAGE: (&str, &str) = ("message_id", "$response.body#/message_id");
+
+/// A request id as it can stand in a header.
+fn header_id() -> RefOr<Schema> {
+    wire::values::described(
+        json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]([ -~]*[!-~])?$"}),
+    )
+}
+
 fn of_message(describe: Describe) -> Describe {
     describe.problems(&[
         Code::QueueNotFound,
@@ -327,10 +338,15 @@ fn of_message(describe: Describe) -> Describe {
 pub(crate) fn describe_publish() -> Route {
     let described = Describe::new("publish", "work", "Publish a message")
         .text("Durable before it is answered. Repeating it with the same client_request_id stores nothing twice: the answer is 200 and names the first message.")
-        .header("Idempotency-Key", "Another way to give client_request_id", "order-4711")
+        .header_of("Idempotency-Key", "Another way to give client_request_id; the same one where both are given", header_id(), "order-4711")
         .body::<wire::publish::Publish>(json!({"queue": "orders", "message": {"order": 4711}, "client_request_id": "order-4711", "delay_seconds": 0}))
         .answer::<Published>(201, "Stored", json!({"message_id": EXAMPLE_ID, "queue": "orders", "state": "ready", "deduplicated": false, "published_at": "2026-11-30T15:04:05.123Z"}))
-        .answer::<Published>(200, "Published before; nothing was stored now", json!({"message_id": EXAMPLE_ID, "queue": "orders", "state": "ended", "deduplicated": true, "published_at": "2026-11-30T15:04:05.123Z", "duplicate_of": "client_request_id", "same_body": true, "end": "acked"}));
+        .answer::<Published>(200, "Published before; nothing was stored now", json!({"message_id": EXAMPLE_ID, "queue": "orders", "state": "ended", "deduplicated": true, "published_at": "2026-11-30T15:04:05.123Z", "duplicate_of": "client_request_id", "same_body": true, "end": "acked"}))
+        .leads_to("getMessage", &[OF_MESSAGE])
+        .leads_to("promoteMessage", &[OF_MESSAGE])
+        .leads_to_with("cancelMessage", &[OF_MESSAGE], json!({"justification": "ordered twice by mistake"}))
+        .leads_to_with("deadLetterMessage", &[OF_MESSAGE], json!({"reason": "poisons the importer"}))
+        .leads_to_with("receive", &[], json!({"queue": "$response.body#/queue"}));
     of_message(described)
         .problems(&[
             Code::PayloadTooLarge,
@@ -351,7 +367,8 @@ pub(crate) fn describe_batch() -> Route {
         .body::<wire::publish::PublishBatch>(json!({"queue": "orders", "messages": [{"message": {"order": 4711}}, {"message": 1, "priority": 11}]}))
         .answer::<BatchPublished>(200, "One result per entry", json!({"results": [
             {"index": 0, "status": 201, "message_id": EXAMPLE_ID, "state": "ready", "deduplicated": false, "published_at": "2026-11-30T15:04:05.123Z"},
-            {"index": 1, "status": 422, "error": super::docs::example(Code::OutOfRange)}], "created": 1, "duplicates": 0, "rejected": 1}));
+            {"index": 1, "status": 422, "error": super::docs::example(Code::OutOfRange)}], "created": 1, "duplicates": 0, "rejected": 1}))
+        .leads_to("getMessage", &[("message_id", "$response.body#/results/0/message_id")]);
     of_message(described)
         .problems(&[Code::BatchSize, Code::ControlCharacter])
         .build()

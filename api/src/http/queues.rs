@@ -187,6 +187,9 @@ fn example() -> Value {
         "oldest_ready_age_seconds": 1.25, "oldest_dead_age_seconds": 3600, "server_time": "2026-11-30T15:04:06.000Z"})
 }
 
+const ETAG: &str = "The version of the policy, for If-Match";
+/// The queue that was answered, as the parameter of another operation.
+const OF_QUEUE: (&str, &str) = ("queue", "$response.body#/name");
 const IF_MATCH: &str = "The version that must be there, as in ETag; `*` for any";
 
 pub(crate) fn describe_list() -> Route {
@@ -206,6 +209,10 @@ pub(crate) fn describe_read() -> Route {
         .text("Policy, state and exact numbers from one snapshot. The ETag changes with every change of the policy.")
         .queue()
         .answer::<Queue>(200, "The queue", example())
+        .returns("ETag", ETAG)
+        .leads_to("patchQueue", &[OF_QUEUE])
+        .leads_to("browseMessages", &[OF_QUEUE])
+        .leads_to("listDeadLetters", &[OF_QUEUE])
         .problems(&[Code::BodyNotAllowed])
         .build()
 }
@@ -224,10 +231,33 @@ pub(crate) fn describe_put() -> Route {
         .text("Fields that are not given get the server's defaults.")
         .queue()
         .header("If-Match", IF_MATCH, "\"17\"")
-        .header("If-None-Match", "`*`: only create", "*")
+        .header(
+            "If-None-Match",
+            "`*`: only create. Other values are not looked at",
+            "*",
+        )
         .body::<PolicyInput>(json!({"visibility_timeout_seconds": 60, "max_attempts": 8}))
         .answer::<Queue>(201, "Created", example())
         .answer::<Queue>(200, "Replaced", example())
+        .returns("ETag", ETAG)
+        .leads_to("getQueue", &[OF_QUEUE])
+        .leads_to("patchQueue", &[OF_QUEUE])
+        .leads_to("deleteQueue", &[OF_QUEUE])
+        .leads_to("pauseQueue", &[OF_QUEUE])
+        .leads_to("resumeQueue", &[OF_QUEUE])
+        .leads_to("browseMessages", &[OF_QUEUE])
+        .leads_to("listDeadLetters", &[OF_QUEUE])
+        .leads_to_with(
+            "purgeQueue",
+            &[OF_QUEUE],
+            json!({"confirm": "$response.body#/name"}),
+        )
+        .leads_to_with(
+            "publish",
+            &[],
+            json!({"queue": "$response.body#/name", "message": {"order": 4711}}),
+        )
+        .leads_to_with("receive", &[], json!({"queue": "$response.body#/name"}))
         .problems(POLICY_PROBLEMS)
         .build()
 }
@@ -239,6 +269,8 @@ pub(crate) fn describe_patch() -> Route {
         .header("If-Match", IF_MATCH, "\"17\"")
         .body::<PolicyInput>(json!({"max_depth": 100_000}))
         .answer::<Queue>(200, "Changed", example())
+        .returns("ETag", ETAG)
+        .leads_to("getQueue", &[OF_QUEUE])
         .problems(POLICY_PROBLEMS)
         .build()
 }
@@ -250,7 +282,7 @@ pub(crate) fn describe_delete() -> Route {
         .queue()
         .query(
             "force",
-            "Also when it holds messages; they count as purged",
+            "Also when it holds messages; they count as purged. Needs `discard` as well",
             bool::schema(),
             &json!(false),
         )
@@ -271,20 +303,14 @@ pub(crate) fn describe_delete() -> Route {
         .build()
 }
 
-/// What a call that carries a request id may answer.
-pub(crate) const CALL_PROBLEMS: &[Code] = &[
-    Code::OutOfRange,
-    Code::ClientRequestIdConflict,
-    Code::OutcomeUnknown,
-];
-
 pub(crate) fn describe_pause() -> Route {
     Describe::new("pauseQueue", "queues", "Stop hand-outs")
         .text("Once it is answered, no receive that begins later leases anything, on any replica. Publish and settle go on.")
         .queue()
         .optional_body::<OperatorCall>(json!({"client_request_id": "pause-1"}))
         .answer::<Queue>(200, "Paused", example())
-        .problems(CALL_PROBLEMS)
+        .leads_to("resumeQueue", &[OF_QUEUE])
+        .repeatable()
         .build()
 }
 
@@ -293,7 +319,7 @@ pub(crate) fn describe_resume() -> Route {
         .queue()
         .optional_body::<OperatorCall>(json!({"client_request_id": "resume-1"}))
         .answer::<Queue>(200, "Resumed", example())
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .build()
 }
 
@@ -303,7 +329,7 @@ pub(crate) fn describe_purge() -> Route {
         .queue()
         .body::<Purge>(json!({"confirm": "orders"}))
         .answer::<Purged>(200, "Taken out", json!({"purged": 15}))
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .problems(&[Code::ConfirmationRequired, Code::ReasonRequired, Code::ControlCharacter, Code::TooLong])
         .build()
 }

@@ -63,6 +63,9 @@ pub(crate) async fn receive(mut incoming: Incoming) -> Answered {
     Ok(answer::text(StatusCode::OK, text))
 }
 
+/// The receipt of the first message that was answered.
+const RECEIPT: &str = "$response.body#/messages/0/receipt";
+
 pub(crate) fn describe() -> Route {
     Describe::new("receive", "work", "Receive messages")
         .text("Leases messages to the caller, waiting up to wait_seconds for the first one. Settle each one within its lease: ack, nack or release. Stops at 8 MiB. A receive from an unknown queue waits as on an empty one where queues are created automatically.")
@@ -71,6 +74,12 @@ pub(crate) fn describe() -> Route {
             "message_id": "msg_02mx3k8s9qv40", "receipt": "AQAAAAEAAAAB…", "message": {"order": 4711}, "attempt": 1, "max_attempts": 5, "key": null,
             "client_request_id": "order-4711", "headers": {}, "priority": 4, "redrive_count": 0, "published_at": "2026-11-30T15:04:05.123Z",
             "lease_expires_at": "2026-11-30T15:04:36.000Z", "lease_seconds": 30}], "server_time": "2026-11-30T15:04:06.000Z"}))
+        .leads_to("getMessage", &[("message_id", "$response.body#/messages/0/message_id")])
+        .leads_to_with("ack", &[], json!({"receipt": RECEIPT}))
+        .leads_to_with("nack", &[], json!({"receipt": RECEIPT, "error": {"code": "gateway_timeout"}}))
+        .leads_to_with("release", &[], json!({"receipt": RECEIPT}))
+        .leads_to_with("extend", &[], json!({"receipt": RECEIPT, "visibility_timeout_seconds": 60}))
+        .leads_to_with("settle", &[], json!({"settlements": [{"receipt": RECEIPT, "action": "ack"}]}))
         .problems(&[Code::QueueNotFound, Code::InvalidQueueName, Code::MissingField, Code::OutOfRange, Code::TooLong, Code::ControlCharacter, Code::Draining, Code::OutcomeUnknown])
         .build()
 }

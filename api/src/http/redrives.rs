@@ -8,10 +8,11 @@ use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
 use super::paging::{self, Listing, Place};
 use super::problem::{Code, Problem};
-use super::queues::CALL_PROBLEMS;
 use super::redrive_plan;
 use super::wire::dead_letter::{REASONED_FIELDS, ReasonedCall};
-use super::wire::redrive::{NewRedrive, Redrive, RedriveChange, RedrivePage};
+use super::wire::redrive::{Redrive, RedrivePage};
+use super::wire::redrive_request::{NewRedrive, RedriveChange};
+use super::wire::values;
 use crate::service::Error;
 use crate::service::redrives::RedriveFilter;
 use http::{HeaderValue, StatusCode, header};
@@ -153,6 +154,9 @@ fn example(state: &str) -> Value {
 
 const REASON_PROBLEMS: &[Code] = &[Code::ControlCharacter, Code::TooLong];
 
+/// The redrive that was answered, as the parameter of another operation.
+const OF_REDRIVE: (&str, &str) = ("redrive_id", "$response.body#/redrive_id");
+
 pub(crate) fn describe_start() -> Route {
     let text = "Over a selection that an operator has seen: `expected_count` must be its `count`. The first `canary.count` messages go first; then nothing for `wait_seconds`, \
         or until all of them were acked; then the rest at the rate. It stops for good when `failed_fraction` of the redriven messages, or more, died again. \
@@ -161,7 +165,13 @@ pub(crate) fn describe_start() -> Route {
         .text(text)
         .body::<NewRedrive>(json!({"selection_id": "sel_0000000000007", "expected_count": 412, "rate_per_second": 50, "reason": "the gateway is back", "client_request_id": "incident-17"}))
         .answer::<Redrive>(202, "It has begun; `Location` names it", example("canary"))
-        .problems(CALL_PROBLEMS)
+        .returns("Location", "The redrive")
+        .leads_to("getRedrive", &[OF_REDRIVE])
+        .leads_to_with("changeRedrive", &[OF_REDRIVE], json!({"rate_per_second": 10}))
+        .leads_to("pauseRedrive", &[OF_REDRIVE])
+        .leads_to("resumeRedrive", &[OF_REDRIVE])
+        .leads_to("cancelRedrive", &[OF_REDRIVE])
+        .repeatable()
         .problems(REASON_PROBLEMS)
         .problems(&[
             Code::NotFound,
@@ -182,13 +192,13 @@ pub(crate) fn describe_list() -> Route {
         .query(
             "queue",
             "Only those of this queue",
-            String::schema(),
+            values::QueueName::schema(),
             &json!("orders"),
         )
         .query(
             "state",
             "`running`, `canary`, `paused`, `aborted`, `cancelled` or `done`",
-            String::schema(),
+            values::RedriveStateName::schema(),
             &json!("running"),
         )
         .paged()
@@ -196,6 +206,10 @@ pub(crate) fn describe_list() -> Route {
             200,
             "A page of redrives",
             json!({"redrives": [example("canary")]}),
+        )
+        .leads_to(
+            "getRedrive",
+            &[("redrive_id", "$response.body#/redrives/0/redrive_id")],
         )
         .problems(&[
             Code::InvalidQueueName,
@@ -219,7 +233,7 @@ pub(crate) fn describe_change() -> Route {
         .redrive()
         .body::<RedriveChange>(json!({"rate_per_second": 10, "reason": "the gateway is slow"}))
         .answer::<Redrive>(200, "Changed", example("running"))
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .problems(REASON_PROBLEMS)
         .problems(&[Code::MissingField, Code::RedriveFinished])
         .build()
@@ -231,7 +245,7 @@ fn steering(id: &str, summary: &str, text: &str, state: &str) -> Route {
         .redrive()
         .optional_body::<ReasonedCall>(json!({"reason": "looking at the first failures"}))
         .answer::<Redrive>(200, "As it is now", example(state))
-        .problems(CALL_PROBLEMS)
+        .repeatable()
         .problems(REASON_PROBLEMS)
         .problems(&[Code::RedriveFinished])
         .build()

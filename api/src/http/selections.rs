@@ -7,8 +7,8 @@ use super::fields::{Fields, MAX_NESTING};
 use super::messages::example;
 use super::problem::Code;
 use super::publish::queue_field;
-use super::queues::CALL_PROBLEMS;
-use super::wire::redrive::{NewSelection, Selection};
+use super::wire::redrive::Selection;
+use super::wire::redrive_request::NewSelection;
 use super::{answer, dead_filter, operator};
 use http::StatusCode;
 use serde_json::json;
@@ -68,7 +68,9 @@ pub(crate) fn describe_select() -> Route {
         .text("Counts them and shows some. What dies or is changed afterwards is not among them. A redrive of it can begin for an hour.")
         .body::<NewSelection>(json!({"queue": "orders", "filter": {"error_code": "gateway_timeout"}}))
         .answer::<Selection>(201, "The selection", frozen(true))
-        .problems(CALL_PROBLEMS)
+        .leads_to("getSelection", &[("selection_id", "$response.body#/selection_id")])
+        .leads_to_with("startRedrive", &[], json!({"selection_id": "$response.body#/selection_id", "expected_count": "$response.body#/count"}))
+        .repeatable()
         .problems(dead_filter::PROBLEMS)
         .problems(&[Code::MissingField, Code::InvalidQueueName, Code::QueueNotFound, Code::SelectionExpired])
         .build()
@@ -79,6 +81,7 @@ pub(crate) fn describe_read() -> Route {
         .text("As it was frozen, while it is remembered: until it expires, and as long as a redrive of it.")
         .selection()
         .answer::<Selection>(200, "The selection", frozen(false))
+        .leads_to_with("startRedrive", &[], json!({"selection_id": "$response.body#/selection_id", "expected_count": "$response.body#/count"}))
         .problems(&[Code::BodyNotAllowed])
         .build()
 }

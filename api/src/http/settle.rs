@@ -247,7 +247,8 @@ const MESSAGE: &str = "msg_02mx3k8s9qv40";
 const RECEIPT: &str = "AQAAAAEAAAAB…";
 
 fn of_settle(describe: Describe) -> Describe {
-    describe.problems(&[
+    let message = ("message_id", "$response.body#/message_id");
+    describe.leads_to("getMessage", &[message]).problems(&[
         Code::NotFound,
         Code::MissingField,
         Code::InvalidReceipt,

@@ -227,7 +227,8 @@ impl Service {
         }
     }
 
-    /// Deletes the queue; answers how many messages went with it. Its waiting receives end as not found.
+    /// Deletes the queue; answers how many messages went with it. Its waiting receives end as not found. With `force` its
+    /// dead letters go, too: that takes the right to discard them.
     pub async fn delete_queue(
         &self,
         caller: &Principal,
@@ -237,6 +238,9 @@ impl Service {
         precondition: Precondition,
     ) -> Result<i64> {
         let queue = self.queue_for(caller, Right::Manage, name).await?;
+        if force && !caller.may(Right::Discard, name) {
+            return Err(self.no_such_queue(caller, Right::Discard, name).await);
+        }
         let version = match precondition {
             Precondition::None | Precondition::Exists => None,
             Precondition::Version(version) => Some(version),

@@ -1,7 +1,9 @@
 //! Bad requests and what they get. Each row is sent to each store: the answer is a problem with this status and code, comes
 //! within a second, repeats nothing of what was sent, and changes nothing.
 
+pub(crate) mod access;
 mod bulk;
+mod credentials;
 mod desk;
 mod json;
 mod names;
@@ -184,6 +186,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
     let trail = "/v1/audit?page_size=500";
     let before = (client.snapshot().await, client.get(trail).await);
     let mut wrong = String::new();
+    let mut sent = 0;
     for row in json::rows()
         .0
         .into_iter()
@@ -192,6 +195,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
         .chain(desk::rows().0)
         .chain(bulk::rows().0)
     {
+        sent += 1;
         let path = named(&row.path);
         let body = match std::str::from_utf8(&row.body) {
             Ok(text) if text.contains("{selection}") => named(text).into_bytes(),
@@ -201,12 +205,12 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
         let answer = client.send(row.method, &path, &row.headers, &body).await;
         let took = began.elapsed();
         let (status, json) = checked(&answer);
-        let sent = String::from_utf8_lossy(&row.body[..row.body.len().min(120)]).into_owned();
+        let shown = String::from_utf8_lossy(&row.body[..row.body.len().min(120)]).into_owned();
         let path = &path[..path.len().min(120)];
         if (status, json["code"].as_str()) != (row.status, Some(row.code)) {
             let _ = writeln!(
                 wrong,
-                "{}: {} {path} {sent}\n  wanted {} {}\n  got {status} {json}",
+                "{}: {} {path} {shown}\n  wanted {} {}\n  got {status} {json}",
                 row.name, row.method, row.status, row.code
             );
         }
@@ -216,7 +220,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
         {
             let _ = writeln!(
                 wrong,
-                "{}: {} {path} {sent}\n  {took:?} {json}",
+                "{}: {} {path} {shown}\n  {took:?} {json}",
                 row.name, row.method
             );
         }
@@ -224,6 +228,7 @@ async fn every_bad_request_is_refused_and_changes_nothing(client: &Client) {
             let _ = writeln!(wrong, "{}: no Allow", row.name);
         }
     }
+    println!("{sent} rows");
     assert!(wrong.is_empty(), "{wrong}");
     assert_eq!((client.snapshot().await, client.get(trail).await), before);
 }
@@ -249,6 +254,21 @@ async fn what_only_looks_bad_is_accepted(client: &Client) {
         )
         .await;
     }
+    // A12: a number in a message is nobody's business.
+    for number in ["1e400", &"9".repeat(100_000), "-0", "1E+2"] {
+        ok(
+            PUBLISH,
+            &format!("{{\"queue\":\"there\",\"message\":{number}}}"),
+        )
+        .await;
+    }
+    // A18: an error of a worker is cleaned.
+    client.publish("nacked", json!(1)).await;
+    let receipt = client.receipt("nacked").await;
+    let nack = format!(
+        "{{\"receipt\":\"{receipt}\",\"error\":{{\"code\":\"E1\",\"detail\":\"a\\u0000b\"}}}}"
+    );
+    ok("/v1/queue/nack", &nack).await;
     for media_type in ["application/json; charset=utf-8", "APPLICATION/JSON"] {
         let headers = format!("content-type: {media_type}\r\n");
         let answer = client

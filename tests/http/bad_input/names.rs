@@ -82,7 +82,18 @@ pub(super) fn rows() -> Rows {
         "not_found",
     );
     rows.get("B11", "/docs/..%2f..%2fCargo.toml", 404, "not_found");
-    rows.get("B11", "/problems/..%2f", 404, "not_found");
+    for path in [
+        "/problems/..%2f",
+        "/docs/../Cargo.toml",
+        "/docs/%2e%2e%2fCargo.toml",
+        "/v1/keys/..%2fqueues",
+        "/v1/dead-letters/selections/..%2f",
+        "/v1/redrives/..%2f",
+        "/v1/redrives/msg_0123456789abc",
+        "/v1/dead-letters/selections/rdv_0123456789abc",
+    ] {
+        rows.get("B11", path, 404, "not_found");
+    }
     let long = "x".repeat(5_000);
     for parameter in ["key", "client_request_id"] {
         rows.get(
@@ -92,6 +103,9 @@ pub(super) fn rows() -> Rows {
             "too_long",
         );
     }
+    let longest = "x".repeat(10_000);
+    let path = format!("/v1/queues/there/messages?key={longest}");
+    rows.get("B14", &path, 414, "uri_too_long");
     for (size, code) in [
         ("0", "out_of_range"),
         ("-1", "out_of_range"),

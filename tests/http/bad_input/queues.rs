@@ -19,6 +19,16 @@ pub(super) fn rows() -> Rows {
         422,
         "client_request_id_conflict",
     );
+    for member in [
+        r#""client_request_id":"first","key":"another""#,
+        r#""client_request_id":"first","headers":{"a":"b"}"#,
+    ] {
+        let body = format!(
+            "{{\"queue\":\"there\",\"message\":\"first\",{}}}",
+            member.replace("\"first\"", "\"taken\"")
+        );
+        rows.post("C2", PUBLISH, body, 422, "client_request_id_conflict");
+    }
     rows.member("key", "\"key\":\"\"", 422, "out_of_range");
     rows.member(
         "key",

@@ -5,10 +5,9 @@
 
 use super::cell::{Declared, Object, Principal, Proof, Row, expected};
 use super::rows::prepare;
-use crate::client::{Client, checked};
+use crate::client::{Client, checked, on_every_store};
 use quita_api::auth::{ApiKey, admin_record};
 use quita_storage::backend::{Call, KeyRecord};
-use quita_storage::memory;
 use quita_tests::server::TestServer;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -116,12 +115,12 @@ fn code_of(status: u16, who: &Principal) -> &'static [&'static str] {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_operation_for_everybody() {
-    // So that a publish to no queue is refused and a receive from none does not wait.
-    let change = |config: &mut quita_api::config::Config| config.auto_create_queues = false;
-    let server = TestServer::start_with(memory::open(), change).await;
-    let client = Client { server };
+/// So that a publish to no queue is refused and a receive from none does not wait.
+pub(crate) fn no_new_queues(config: &mut quita_api::config::Config) {
+    config.auto_create_queues = false;
+}
+
+async fn every_operation_for_everybody(client: &Client) {
     let document = client.get("/openapi.json").await.1;
     let principals = Principal::all();
     let keys = credentials(&client.server, &principals).await;
@@ -134,7 +133,7 @@ async fn every_operation_for_everybody() {
     for operation in operations(&document) {
         let mut forbidden: Vec<Option<Value>> = vec![None; principals.len()];
         for object in Object::ALL {
-            let prepared = prepare(&client, &operation.id, object).await;
+            let prepared = prepare(client, &operation.id, object).await;
             let mut row = prepared.unwrap_or_else(|| panic!("{}: no row", operation.id));
             let mut before = client.snapshot().await;
             for (index, who) in principals.iter().enumerate() {
@@ -151,7 +150,7 @@ async fn every_operation_for_everybody() {
                         if object == Object::Absent {
                             client.call("DELETE", &row.path, Value::Null).await;
                         }
-                        row = prepare(&client, &operation.id, object).await.unwrap();
+                        row = prepare(client, &operation.id, object).await.unwrap();
                         before = client.snapshot().await;
                     }
                     if row.global && !who.may("read", Some("other")) && operation.id != "listAudit"
@@ -180,6 +179,6 @@ async fn every_operation_for_everybody() {
         "{cells} cells, {open} open"
     );
     println!("{cells} cells, {open} of them open");
-    client.audit().await;
-    client.server.stop().await;
 }
+
+on_every_store!(with crate::rights::matrix::no_new_queues: every_operation_for_everybody);

@@ -1,7 +1,7 @@
 //! What a caller without rights sees: nothing, and nothing that tells whether there is something.
 
 mod cell;
-mod matrix;
+pub(crate) mod matrix;
 mod rows;
 
 use crate::client::{Client, checked, on_every_store};
@@ -181,6 +181,11 @@ async fn who_may_change_a_queue_is_answered_without_the_right_to_read(client: &C
     // Dead letters are purged by who may discard them.
     let purge = r#"{"confirm":"q","dead_letters":true,"justification":"long enough to count"}"#;
     let manager = key_with(client, "manage:q").await;
+    let forced = call(client, &manager, "DELETE", "/v1/queues/q?force=true", "").await;
+    assert_eq!(
+        (forced.0, &forced.1["code"]),
+        (403, &json!("insufficient_scope"))
+    );
     let got = call(client, &manager, "POST", "/v1/queues/q/purge", purge).await;
     assert_eq!((got.0, &got.1["code"]), (403, &json!("insufficient_scope")));
     assert_eq!(

@@ -160,7 +160,7 @@ async fn a_storm_of_connections_leaves_no_descriptor_behind() {
     .await;
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = descriptors();
-    for _ in 0..20 {
+    for _ in 0..100 {
         let storm = (0..100).map(|_| TcpStream::connect(edge.address));
         drop(join_all(storm).await);
     }

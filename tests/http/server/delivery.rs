@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use quita_api::auth::Principal;
+use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Connection};
 use quita_api::service::publish::NewMessage;
 use quita_api::service::receive::Ask;
@@ -16,6 +17,7 @@ use quita_storage::coalescer::{Coalescer, Limits};
 use quita_tests::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 fn service() -> Arc<Service> {
     let backend = quita_storage::memory::open();
@@ -23,7 +25,7 @@ fn service() -> Arc<Service> {
     Service::new(coalescer, ServiceSettings::default())
 }
 
-async fn publish(service: &Service, bytes: usize) {
+pub(super) async fn publish(service: &Service, bytes: usize) {
     let message = NewMessage {
         client_request_id: None,
         key: None,
@@ -76,6 +78,10 @@ async fn receive(
 }
 
 async fn start(bounds: Bounds) -> (TestEdge, Arc<Service>) {
+    start_over(None, bounds).await
+}
+
+pub(super) async fn start_over(tls: Option<Arc<Tls>>, bounds: Bounds) -> (TestEdge, Arc<Service>) {
     let service = service();
     let routes = Router::new().route(
         "/receive/{wait_ms}/{status}",
@@ -87,18 +93,27 @@ async fn start(bounds: Bounds) -> (TestEdge, Arc<Service>) {
             }
         }),
     );
-    (TestEdge::with(bounds, routes).await, service)
+    (TestEdge::over(tls, bounds, routes).await, service)
 }
 
-async fn ask(wire: &mut Wire, wait_ms: u32, status: u16) {
+pub(super) async fn ask<S>(wire: &mut Wire<S>, wait_ms: u32, status: u16)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     wire.request("POST", &format!("/receive/{wait_ms}/{status}"), "", "")
         .await;
 }
 
 /// The attempts of the messages that another client receives, waiting at most a second for them.
 async fn attempts(edge: &TestEdge) -> Vec<i64> {
-    let mut wire = edge.wire().await;
-    ask(&mut wire, 1_000, 200).await;
+    attempts_on(&mut edge.wire().await).await
+}
+
+pub(super) async fn attempts_on<S>(wire: &mut Wire<S>) -> Vec<i64>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    ask(wire, 1_000, 200).await;
     let answer = wire.answer().await;
     answer
         .json()
@@ -141,30 +156,49 @@ async fn a_message_for_a_client_that_hung_up_while_it_waited_goes_to_another_at_
     }
 }
 
-#[tokio::test]
-async fn waiters_that_hang_up_together_are_gone_within_a_second() {
-    let (edge, service) = start(wide()).await;
+/// So many receives wait, and their clients hang up at once; then so many messages come, and other clients get them all.
+async fn hang_up_together(waiters: usize, messages: usize) {
+    let (edge, service) = start(Bounds {
+        connections: waiters + 100,
+        ..wide()
+    })
+    .await;
     publish(&service, 1).await;
     assert_eq!(attempts(&edge).await, [1]);
     let mut waiting = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..waiters {
         let mut wire = edge.wire().await;
         ask(&mut wire, 30_000, 200).await;
         waiting.push(wire);
     }
-    soon("all wait", || service.coalescer().wakeup().waiting() == 300).await;
+    soon("all wait", || {
+        service.coalescer().wakeup().waiting() == waiters
+    })
+    .await;
     waiting.into_iter().for_each(Wire::reset);
-    for _ in 0..20 {
+    for _ in 0..messages {
         publish(&service, 10).await;
     }
     soon("none waits", || service.coalescer().wakeup().waiting() == 0).await;
     let mut received = Vec::new();
-    while received.len() < 20 {
+    while received.len() < messages {
         let more = attempts(&edge).await;
-        assert!(!more.is_empty(), "only {} of 20 came", received.len());
+        assert!(!more.is_empty(), "only {} came", received.len());
         received.extend(more);
     }
     assert!(received.iter().all(|attempt| *attempt == 1), "{received:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_that_hang_up_together_are_gone_within_a_second() {
+    hang_up_together(4_000, 50).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs 21,000 descriptors, more than many machines give"]
+async fn ten_thousand_waiters_that_hang_up_together_are_gone_within_a_second() {
+    assert!(quita_api::open_files::raise_to(21_000) >= 21_000);
+    hang_up_together(10_000, 50).await;
 }
 
 #[tokio::test]

@@ -3,22 +3,26 @@
 
 mod bounds;
 mod delivery;
+mod dev;
 mod malformed;
 mod process;
+mod reload;
 mod stop;
+mod tls;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
 use axum::routing::{get, post};
 use quita_api::Drain;
+use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Edge};
 use quita_tests::wire::Wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 /// A time-out that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
@@ -55,12 +59,22 @@ impl TestEdge {
     }
 
     async fn with(bounds: Bounds, routes: Router) -> Self {
+        Self::over(None, bounds, routes).await
+    }
+
+    async fn over(tls: Option<Arc<Tls>>, bounds: Bounds, routes: Router) -> Self {
         let (reached, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let drain = Drain::default();
         let router = routes.merge(plain_routes(&reached, &running));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        if tls.is_some() {
+            // Connections inherit it: the kernel takes so little that a session has to hold bytes back.
+            socket.set_send_buffer_size(4_096).unwrap();
+        }
+        let listener = socket.listen(1_024).unwrap();
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, router, bounds, drain.clone(), Arc::default());
+        let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
         Self {
             edge,
             drain,

@@ -43,6 +43,21 @@ fn a_first_start_keeps_everything_private_and_a_signal_ends_it_with_0() {
 }
 
 #[test]
+fn a_server_serves_until_a_signal_whatever_is_logged() {
+    for level in ["off", "error", "warn"] {
+        let folder = TempDir::new().unwrap();
+        let mut process = Process::start(folder.path(), &["--log-level", level]);
+        let listen = process.address.to_string();
+        for _ in 0..3 {
+            let (ready, _, why) = output(folder.path(), &["health", "--listen", &listen]);
+            assert!(ready, "{level}: {why}");
+        }
+        process.signal("TERM");
+        assert_eq!(process.wait().code(), Some(0), "{level}");
+    }
+}
+
+#[test]
 fn keys_are_made_rotated_and_revoked_in_the_store_itself() {
     let folder = TempDir::new().unwrap();
     let key = |arguments: &[&str]| output(folder.path(), &[&["key"], arguments].concat());

@@ -168,12 +168,14 @@ impl Tokens {
                 Ok(verified.principal)
             }
             Err(reason) => {
-                tracing::debug!(%reason, "a token was refused");
-                Err(if reason.is_unavailable() {
+                let refused = if reason.is_unavailable() {
                     Refused::Unavailable
                 } else {
                     Refused::Invalid
-                })
+                };
+                let reason = reason.without_words();
+                tracing::debug!(%reason, "a token was refused");
+                Err(refused)
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Why a token is refused: for the operator, in a log line and from `quita token check`. The caller hears one and the same
 //! answer whatever the reason, so that nobody can feel their way to a token that passes.
 //!
-//! Text from the token is cut and has escapes. A reason before [`Reason::Signature`] may rest on words of a forger.
+//! Text from the token is cut and has escapes. A reason before [`Reason::Signature`] may rest on words of a forger, so a log
+//! line gets the reason without them ([`Reason::without_words`]): anything could be planted there, or have got there by
+//! mistake.
 
 use crate::auth::scope::ScopeError;
 
@@ -111,5 +113,66 @@ impl Reason {
     /// Whether the caller can do nothing about it, and the same token may be good later.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::KeysUnavailable(_))
+    }
+
+    /// The same reason without a word of the token's own.
+    #[must_use]
+    pub fn without_words(self) -> Self {
+        let left_out = || Box::<str>::from("…");
+        match self {
+            Self::Json(part, _) => Self::Json(part, left_out()),
+            Self::UnknownAlgorithm(_) => Self::UnknownAlgorithm(left_out()),
+            Self::Kind(_, wanted) => Self::Kind(left_out(), wanted),
+            Self::Issuer(_) => Self::Issuer(left_out()),
+            Self::UnknownKey(_) => Self::UnknownKey(left_out()),
+            Self::KeyUnfit { why, .. } => {
+                let key = left_out();
+                Self::KeyUnfit { key, why }
+            }
+            Self::Scopes(ScopeError::Entry { index, fault, .. }) => {
+                let entry = left_out();
+                Self::Scopes(ScopeError::Entry {
+                    index,
+                    entry,
+                    fault,
+                })
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::scope::EntryFault;
+
+    #[test]
+    fn a_log_line_has_no_word_of_the_token() {
+        let word = || Box::<str>::from("geheim");
+        let entry = ScopeError::Entry {
+            index: 1,
+            entry: word(),
+            fault: EntryFault::TakesNoQueue,
+        };
+        let key = Reason::KeyUnfit {
+            key: word(),
+            why: "its use is not sig".into(),
+        };
+        for reason in [
+            Reason::Json(Part::Header, word()),
+            Reason::UnknownAlgorithm(word()),
+            Reason::Kind(word(), "JWT"),
+            Reason::Issuer(word()),
+            Reason::UnknownKey(word()),
+            Reason::Scopes(entry),
+            key,
+        ] {
+            assert!(reason.to_string().contains("geheim"), "{reason}");
+            let told = reason.without_words().to_string();
+            assert!(told.contains('…') && !told.contains("geheim"), "{told}");
+        }
+        let plain = Reason::Expired(31);
+        assert_eq!(plain.clone().without_words(), plain);
     }
 }

@@ -2,6 +2,11 @@
 
 use super::Time;
 use super::message::MessageSummary;
+use super::values::{
+    BusinessKey, ClientRequestId, Counter, DeadReason, DiscardReason, ErrorCode, FailureKind,
+    GroupId, Justification, KeyFilter as KeyText, LifeSeconds, MessageHeaders, MessageId, Prose,
+    QueueName, ReasonText,
+};
 use crate::http::dead_filter::write_group;
 use crate::service::dead_letters::{DeadPage, Groups};
 use crate::service::revisions;
@@ -17,49 +22,64 @@ use utoipa::ToSchema;
 pub struct DeadLetterFilter {
     /// `max_attempts`, `permanent_failure`, `lease_expired`, `release_limit`, `expired` or `operator`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = DeadReason, required = false)]
     pub reason: Option<&'static str>,
     /// The reason in the words of the deliveries: `nack`, `permanent`, `lease_expired`, `release_limit`, `expired` or
     /// `operator`. Answers say `reason`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = FailureKind, required = false)]
     pub failure_kind: Option<&'static str>,
     /// Exactly this code of the last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ErrorCode, required = false)]
     pub error_code: Option<String>,
     /// Those that failed alike: `grp_` and 16 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = GroupId, required = false)]
     pub group: Option<String>,
     /// Exactly this key.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = KeyText, required = false)]
     pub key: Option<String>,
     /// Keys that begin so. Not together with `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BusinessKey, required = false)]
     pub key_prefix: Option<String>,
     /// Died at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Time, required = false)]
     pub died_after: Option<Time>,
     /// Died before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Time, required = false)]
     pub died_before: Option<Time>,
     /// Published at this time or later.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Time, required = false)]
     pub published_after: Option<Time>,
     /// Published before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Time, required = false)]
     pub published_before: Option<Time>,
     /// Attempts since the last redrive, at least.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Counter, required = false)]
     pub min_attempts: Option<i32>,
     /// Attempts since the last redrive, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Counter, required = false)]
     pub max_attempts: Option<i32>,
     /// Redrives, at least.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Counter, required = false)]
     pub min_redrive_count: Option<i32>,
     /// Redrives, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Counter, required = false)]
     pub max_redrive_count: Option<i32>,
     /// An operator changed it since, or did not.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool, required = false)]
     pub edited: Option<bool>,
 }
 
@@ -121,8 +141,10 @@ impl DeadLetterPage {
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterGroup {
     /// Filters by it find them again; the same in all queues.
+    #[schema(value_type = GroupId)]
     pub group: String,
     /// Their queue.
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// Their reason.
     pub reason: &'static str,
@@ -141,6 +163,7 @@ pub struct DeadLetterGroup {
     /// When the last one died.
     pub last_died_at: Time,
     /// The last one that died.
+    #[schema(value_type = MessageId)]
     pub example_message_id: String,
 }
 
@@ -179,27 +202,30 @@ impl From<&Groups> for DeadLetterGroups {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct RedriveOne {
     /// Also above `max_redrives`, or although a completion is remembered.
-    #[schema(default = false)]
-    force: Option<bool>,
+    #[schema(required = false, default = false)]
+    force: bool,
     /// A new life span from now.
-    #[schema(exclusive_minimum = 0)]
-    expires_in_seconds: Option<f64>,
+    #[schema(required = false)]
+    expires_in_seconds: LifeSeconds,
     /// Why; required with `force`.
-    reason: Option<String>,
+    #[schema(required = false)]
+    reason: Prose,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// A dead letter to leave undone.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct DiscardOne {
-    /// `not_applicable`, `duplicate`, `superseded` or `written_off`.
-    code: String,
-    /// Why: at least 10 characters that are not spaces, at most 4 KiB.
-    justification: String,
+    /// What the decision is.
+    code: DiscardReason,
+    /// Why.
+    justification: Justification,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// Members of a call that takes a reason.
@@ -210,9 +236,10 @@ pub(crate) const REASONED_FIELDS: &[&str] = &["reason", "client_request_id"];
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct ReopenOne {
     /// Why.
-    reason: String,
+    reason: ReasonText,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// A call that may say why.
@@ -220,9 +247,11 @@ pub struct ReopenOne {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct ReasonedCall {
     /// Why.
-    reason: Option<String>,
+    #[schema(required = false)]
+    reason: Prose,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// What a dead letter is to become. At least one of `message`, `merge_patch` and `headers`.
@@ -230,24 +259,25 @@ pub struct ReasonedCall {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Edit {
     /// The whole new message. Not together with `merge_patch`.
-    #[schema(value_type = Option<Value>)]
+    #[schema(value_type = Value, required = false)]
     message: Option<Box<RawValue>>,
     /// What to change in the message: JSON Merge Patch (RFC 7396).
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = BTreeMap<String, Value>, required = false)]
     merge_patch: Option<Box<RawValue>>,
     /// The whole new headers; null = none. Not given: they stay.
-    #[schema(value_type = Option<Object>)]
-    headers: Option<Box<RawValue>>,
+    headers: Option<MessageHeaders>,
     /// Why.
-    reason: String,
+    reason: ReasonText,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// A dead letter after a change.
 #[derive(Serialize, ToSchema)]
 pub struct Edited {
     /// The message.
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// `dead`.
     #[schema(example = "dead")]

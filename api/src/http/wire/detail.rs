@@ -1,6 +1,7 @@
 //! Everything that is known about one message.
 
 use super::message::{MessageSummary, PastDelivery};
+use super::values::{MessageId as MessageIdText, QueueName};
 use super::{Time, partial, raw_json};
 use crate::http::diff;
 use crate::service::messages::MessageView;
@@ -208,8 +209,10 @@ impl Discard {
 #[derive(Serialize, ToSchema)]
 pub struct GoneMessage {
     /// The message's id.
+    #[schema(value_type = MessageIdText)]
     pub message_id: String,
     /// Its queue.
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// `ended`.
     pub state: &'static str,

@@ -1,6 +1,7 @@
 //! API keys.
 
 use super::Time;
+use super::values::{ClientRequestId, KeyId, Line, Prose, ReasonText, ScopeText};
 use crate::auth::Scopes;
 use crate::service::keys::{MadeKey, is_good};
 use quita_storage::backend::KeyRecord;
@@ -11,16 +12,16 @@ use utoipa::ToSchema;
 #[derive(Deserialize, ToSchema)]
 pub struct NewKey {
     /// What it may do: `right`, `right:queue` or `right:prefix*`, 1 to 64 of them. No more than the caller's own key may.
-    #[schema(example = json!(["publish:mail-*", "read:mail-*"]))]
+    #[schema(value_type = Vec<ScopeText>, min_items = 1, max_items = 64, example = json!(["publish:mail-*", "read:mail-*"]))]
     pub scopes: Vec<String>,
     /// What it is for.
-    #[schema(max_length = 256)]
+    #[schema(value_type = Line, required = false)]
     pub description: Option<String>,
     /// It ends by itself after this time; without it, never.
-    #[schema(minimum = 1, maximum = 315_360_000)]
+    #[schema(value_type = f64, required = false, minimum = 1, maximum = 315_360_000)]
     pub expires_in_seconds: Option<f64>,
     /// Makes a repeat recognisable: it answers the same key, without its secret.
-    #[schema(max_length = 128)]
+    #[schema(value_type = ClientRequestId, required = false)]
     pub client_request_id: Option<String>,
 }
 
@@ -28,13 +29,13 @@ pub struct NewKey {
 #[derive(Deserialize, ToSchema)]
 pub struct RotateKey {
     /// How long the old key is good beside the new one. A day unless given; 0 ends it at once.
-    #[schema(minimum = 0, maximum = 2_592_000)]
+    #[schema(value_type = f64, required = false, minimum = 0, maximum = 2_592_000)]
     pub overlap_seconds: Option<f64>,
     /// Why.
-    #[schema(max_length = 4096)]
+    #[schema(value_type = Prose, required = false)]
     pub reason: Option<String>,
     /// Makes a repeat recognisable: it answers the same key, without its secret.
-    #[schema(max_length = 128)]
+    #[schema(value_type = ClientRequestId, required = false)]
     pub client_request_id: Option<String>,
 }
 
@@ -42,7 +43,7 @@ pub struct RotateKey {
 #[derive(Deserialize, ToSchema)]
 pub struct RevokeKey {
     /// Why.
-    #[schema(max_length = 4096)]
+    #[schema(value_type = ReasonText)]
     pub reason: String,
 }
 
@@ -51,7 +52,7 @@ pub struct RevokeKey {
 #[schema(as = Key)]
 pub struct Key {
     /// Its public part, as audit rows name it.
-    #[schema(example = "k7f2mx3q5sv4")]
+    #[schema(value_type = KeyId)]
     pub key_id: String,
     /// `active`, `expired` or `revoked`.
     pub state: &'static str,

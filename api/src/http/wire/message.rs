@@ -1,6 +1,7 @@
 //! Messages as operators see them.
 
 use super::Time;
+use super::values::{ClientRequestId, Justification, MessageId, QueueName, ReasonText};
 use crate::http::dead_filter::write_group;
 use crate::service::messages;
 use quita_storage::backend::Listed;
@@ -97,8 +98,10 @@ pub struct DeadLetter {
 #[derive(Serialize, ToSchema)]
 pub struct MessageSummary {
     /// The message's id.
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// Its queue.
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// `delayed`, `ready`, `leased`, `dead` or `ended`.
     pub state: &'static str,
@@ -231,9 +234,10 @@ pub struct MessagePage {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Justified {
     /// Why: at least 10 characters that are not spaces, at most 4 KiB.
-    justification: String,
+    justification: Justification,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// A message to quarantine.
@@ -241,15 +245,17 @@ pub struct Justified {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct DeadLetterCall {
     /// Why.
-    reason: String,
+    reason: ReasonText,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// Where a message is after a decision.
 #[derive(Serialize, ToSchema)]
 pub struct Decided {
     /// The message.
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// `ready`, `delayed`, `dead` or `ended`.
     #[schema(example = "ready")]

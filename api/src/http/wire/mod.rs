@@ -12,7 +12,9 @@ pub mod publish;
 pub mod queue;
 pub mod receive;
 pub mod redrive;
+pub mod redrive_request;
 pub mod settle;
+pub mod values;
 
 use quita_storage::model::Millis;
 use serde::{Serialize, Serializer};

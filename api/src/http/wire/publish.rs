@@ -1,23 +1,26 @@
 //! Publish and publish-batch.
 
+use super::values::{
+    Attempts, BusinessKey, ClientRequestId, DelaySeconds, LifeSeconds, MessageHeaders, MessageId,
+    Priority, QueueName,
+};
 use super::{Time, partial, raw_json};
 use crate::http::problem::Problem;
 use crate::service::publish::Stored;
 use quita_storage::model::{End, State};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// What is stored after a publish.
 #[derive(Serialize, ToSchema)]
 pub struct Published {
     /// The message's id.
-    #[schema(example = "msg_02mx3k8s9qv40")]
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// Its queue.
     #[serde(skip_serializing_if = "str::is_empty")]
-    #[schema(example = "orders")]
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// Where the message is: `ready`, `delayed`, `leased`, `dead` or `ended`.
     #[schema(example = "ready")]
@@ -37,7 +40,7 @@ pub struct Published {
     pub end: Option<&'static str>,
     /// What its ack reported.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub outcome: Option<Box<RawValue>>,
 }
 
@@ -121,34 +124,35 @@ pub struct BatchPublished {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Publish {
     /// The queue.
-    #[schema(example = "orders", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
-    queue: String,
+    queue: QueueName,
     /// Any JSON; comes back byte for byte. Message, key and headers together are at most 262,144 bytes.
     #[schema(value_type = Value)]
     message: serde_json::Value,
     /// Names the request: repeating it with the same id stores nothing twice. 1 to 128 bytes. May be given as the header
     /// `Idempotency-Key` instead.
-    #[schema(min_length = 1, max_length = 128)]
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
     /// Names the business operation. Taken from a string member `idempotency_key` of the message when absent.
-    #[schema(min_length = 1, max_length = 256)]
-    key: Option<String>,
+    #[schema(required = false)]
+    key: BusinessKey,
     /// The message becomes ready this much later.
-    #[schema(minimum = 0, maximum = 604_800)]
-    delay_seconds: Option<f64>,
+    #[schema(required = false)]
+    delay_seconds: DelaySeconds,
     /// 0 to 9, higher first.
-    #[schema(minimum = 0, maximum = 9, default = 4)]
-    priority: Option<u8>,
+    #[schema(required = false)]
+    priority: Priority,
     /// At most 32 names of up to 64 bytes with values of up to 1,024 bytes.
-    headers: Option<BTreeMap<String, String>>,
+    #[schema(required = false)]
+    headers: MessageHeaders,
     /// From publish until the message goes to the dead letters unless it is done. Longer than the delay.
-    #[schema(exclusive_minimum = 0)]
-    expires_in_seconds: Option<f64>,
+    #[schema(required = false)]
+    expires_in_seconds: LifeSeconds,
     /// Overrides the queue's.
-    #[schema(minimum = 1, maximum = 1_000)]
-    max_attempts: Option<u32>,
+    #[schema(required = false)]
+    max_attempts: Attempts,
     /// Overrides the queue's.
-    backoff: Option<super::queue::Backoff>,
+    #[schema(required = false)]
+    backoff: super::queue::Backoff,
 }
 
 /// Messages to publish to one queue.
@@ -156,8 +160,7 @@ pub struct Publish {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct PublishBatch {
     /// The queue.
-    #[schema(example = "orders")]
-    queue: String,
+    queue: QueueName,
     /// 1 to 1,000 messages, each as in a single publish but without `queue`.
     #[schema(min_items = 1, max_items = 1_000)]
     messages: Vec<BatchEntry>,
@@ -171,25 +174,27 @@ pub struct BatchEntry {
     #[schema(value_type = Value)]
     message: serde_json::Value,
     /// Names the request.
-    #[schema(min_length = 1, max_length = 128)]
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
     /// Names the business operation.
-    #[schema(min_length = 1, max_length = 256)]
-    key: Option<String>,
+    #[schema(required = false)]
+    key: BusinessKey,
     /// The message becomes ready this much later.
-    #[schema(minimum = 0, maximum = 604_800)]
-    delay_seconds: Option<f64>,
+    #[schema(required = false)]
+    delay_seconds: DelaySeconds,
     /// 0 to 9, higher first.
-    #[schema(minimum = 0, maximum = 9, default = 4)]
-    priority: Option<u8>,
+    #[schema(required = false)]
+    priority: Priority,
     /// At most 32.
-    headers: Option<BTreeMap<String, String>>,
+    #[schema(required = false)]
+    headers: MessageHeaders,
     /// Life span from publish.
-    #[schema(exclusive_minimum = 0)]
-    expires_in_seconds: Option<f64>,
+    #[schema(required = false)]
+    expires_in_seconds: LifeSeconds,
     /// Overrides the queue's.
-    #[schema(minimum = 1, maximum = 1_000)]
-    max_attempts: Option<u32>,
+    #[schema(required = false)]
+    max_attempts: Attempts,
     /// Overrides the queue's.
-    backoff: Option<super::queue::Backoff>,
+    #[schema(required = false)]
+    backoff: super::queue::Backoff,
 }

@@ -1,15 +1,19 @@
 //! Queues and their policies.
 
+use super::values::{ClientRequestId, LateAckRule, Prose, QueueName, described};
 use super::{Seconds, Time, partial};
 use crate::service::queues::QueueView;
 use quita_storage::model::{self, Jitter, LateAck};
 use serde::Serialize;
-use utoipa::ToSchema;
+use serde_json::{Value, json};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// What a queue does with its messages. `null` = no bound.
 #[derive(Serialize, ToSchema)]
 pub struct Policy {
     /// Length of a lease when a receive names none. 1 to 43,200.
+    #[schema(value_type = f64, minimum = 1, maximum = 43_200)]
     pub visibility_timeout_seconds: Seconds,
     /// Deliveries that may end in a nack or an expiration.
     #[schema(minimum = 1, maximum = 1_000)]
@@ -26,18 +30,24 @@ pub struct Policy {
     /// Wait between a failure and the next attempt.
     pub backoff: Backoff,
     /// Delay of a publish that names none. 0 to 604,800.
+    #[schema(value_type = f64, minimum = 0, maximum = 604_800)]
     pub delay_seconds: Seconds,
     /// Wait of a receive that names none. 0 to 30.
+    #[schema(value_type = f64, minimum = 0, maximum = 30)]
     pub wait_seconds: Seconds,
     /// How long a request id stays taken after its message is gone. 60 to 2,592,000.
+    #[schema(value_type = f64, minimum = 60, maximum = 2_592_000)]
     pub dedupe_window_seconds: Seconds,
     /// One message per business key.
     pub unique_key: bool,
     /// How long a key is remembered after its message is gone. 86,400 to 315,360,000, or null.
+    #[schema(value_type = Option<f64>, minimum = 86_400, maximum = 315_360_000)]
     pub key_retention_seconds: Option<Seconds>,
     /// Age at which a ready message goes to the dead letters. 60 to 2,592,000.
+    #[schema(value_type = f64, minimum = 60, maximum = 2_592_000)]
     pub retention_seconds: Seconds,
     /// Age at which an undecided dead letter ends. 3,600 to 315,360,000, or null.
+    #[schema(value_type = Option<f64>, minimum = 3_600, maximum = 315_360_000)]
     pub dead_letter_retention_seconds: Option<Seconds>,
     /// Largest message with key and headers.
     #[schema(minimum = 1, maximum = 262_144)]
@@ -46,6 +56,7 @@ pub struct Policy {
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_depth: Option<u64>,
     /// What a late ack means: `accept` or `strict`.
+    #[schema(value_type = LateAckRule)]
     pub late_ack: &'static str,
 }
 
@@ -81,11 +92,10 @@ partial! {
 }
 
 /// How the wait between attempts grows. Never above 7 days.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct Backoff {
     /// `exponential` (min(max, base · factor^(n−1)) after failure n), `fixed` or `schedule`.
     #[serde(rename = "type")]
-    #[schema(required = false, default = "exponential")]
     pub kind: &'static str,
     /// With `exponential` and `fixed`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,9 +110,34 @@ pub struct Backoff {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_seconds: Option<Vec<Seconds>>,
     /// `none`, `equal` (half of it or more) or `full` (anything from 0).
-    #[schema(required = false)]
     pub jitter: &'static str,
 }
+
+impl PartialSchema for Backoff {
+    fn schema() -> RefOr<Schema> {
+        let seconds = |what: &str| json!({"type": "number", "minimum": 0, "maximum": 604_800, "description": what});
+        let kind = |word: &str| json!({"type": "string", "enum": [word]});
+        let jitter = json!({"type": "string", "enum": ["none", "equal", "full"],
+            "description": "`none`, `equal` (half of the wait or more) or `full` (anything from 0)"});
+        let closed = |what: &str, required: Value, properties: Value| json!({"type": "object", "description": what, "required": required, "properties": properties, "additionalProperties": false});
+        described(json!({
+            "description": "How the wait between attempts grows. Never above 7 days.",
+            "examples": [{"type": "exponential", "base_seconds": 2, "factor": 2, "max_seconds": 900, "jitter": "equal"}],
+            "oneOf": [
+                closed("min(max, base · factor^(n−1)) after failure n", json!([]), json!({
+                    "type": kind("exponential"), "base_seconds": seconds("2 unless given"), "max_seconds": seconds("900 unless given"),
+                    "factor": {"type": "number", "minimum": 1, "maximum": 100, "description": "2 unless given"}, "jitter": jitter})),
+                closed("The same wait after every failure", json!(["type", "base_seconds"]), json!({
+                    "type": kind("fixed"), "base_seconds": seconds("The wait"), "jitter": jitter})),
+                closed("A wait for each failure, the last one repeating", json!(["type", "schedule_seconds"]), json!({
+                    "type": kind("schedule"), "jitter": jitter,
+                    "schedule_seconds": {"type": "array", "minItems": 1, "maxItems": 100, "items": seconds("After failure n")}})),
+            ],
+        }))
+    }
+}
+
+impl ToSchema for Backoff {}
 
 impl From<&model::Backoff> for Backoff {
     fn from(backoff: &model::Backoff) -> Self {
@@ -190,7 +225,7 @@ pub struct QueueTotals {
 #[derive(Serialize, ToSchema)]
 pub struct Queue {
     /// The name.
-    #[schema(example = "orders")]
+    #[schema(value_type = QueueName)]
     pub name: String,
     /// No hand-outs while set.
     pub paused: bool,
@@ -261,15 +296,16 @@ pub struct QueuePage {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Purge {
     /// The queue's name.
-    #[schema(example = "orders")]
-    confirm: String,
+    confirm: QueueName,
     /// Also the dead letters; needs the right to discard and a justification.
-    #[schema(default = false)]
-    dead_letters: Option<bool>,
+    #[schema(required = false, default = false)]
+    dead_letters: bool,
     /// Why. Required with `dead_letters`.
-    justification: Option<String>,
+    #[schema(required = false)]
+    justification: Prose,
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }
 
 /// What a purge took out.
@@ -284,5 +320,6 @@ pub struct Purged {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct OperatorCall {
     /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
+    #[schema(required = false)]
+    client_request_id: ClientRequestId,
 }

@@ -1,5 +1,6 @@
 //! Receive. The answer is written by hand: its messages are JSON text already and must come back byte for byte.
 
+use super::values::{LeaseSeconds, MessageId, QueueName, ReceiptText, WaitSeconds, WorkerName};
 use super::{Time, write_string};
 use crate::service::receive::Got;
 use quita_storage::backend::Delivery;
@@ -15,20 +16,19 @@ use utoipa::ToSchema;
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Receive {
     /// The queue.
-    #[schema(example = "orders")]
-    queue: String,
+    queue: QueueName,
     /// Most messages wanted.
-    #[schema(minimum = 1, maximum = 100, default = 1)]
-    max_messages: Option<u32>,
+    #[schema(required = false, minimum = 1, maximum = 100, default = 1)]
+    max_messages: u32,
     /// Length of the leases; the queue's when absent.
-    #[schema(minimum = 1, maximum = 43_200)]
-    visibility_timeout_seconds: Option<f64>,
+    #[schema(required = false)]
+    visibility_timeout_seconds: LeaseSeconds,
     /// How long to wait for the first message; the queue's when absent.
-    #[schema(minimum = 0, maximum = 30)]
-    wait_seconds: Option<f64>,
+    #[schema(required = false)]
+    wait_seconds: WaitSeconds,
     /// Who asks: shown in the message's history.
-    #[schema(max_length = 128)]
-    worker: Option<String>,
+    #[schema(required = false)]
+    worker: WorkerName,
 }
 
 /// Messages, leased to the caller.
@@ -47,8 +47,10 @@ pub struct Received {
 #[derive(Serialize, ToSchema)]
 pub struct ReceivedMessage {
     /// The message's id.
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// Names this delivery in ack, nack, release and extend. Opaque.
+    #[schema(value_type = ReceiptText)]
     pub receipt: String,
     /// What was published, byte for byte.
     #[schema(value_type = Value)]

@@ -2,6 +2,7 @@
 
 use super::dead_letter::DeadLetterFilter;
 use super::message::MessageSummary;
+use super::values::{QueueName, RedriveId, SelectionId};
 use super::{Seconds, Time};
 use crate::service::redrives::RedriveView;
 use crate::service::selections::SelectionView;
@@ -48,8 +49,10 @@ pub struct CountByAge {
 #[derive(Serialize, ToSchema)]
 pub struct Selection {
     /// Its id.
+    #[schema(value_type = SelectionId)]
     pub selection_id: String,
     /// Whose dead letters.
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// Which ones.
     pub filter: DeadLetterFilter,
@@ -121,27 +124,14 @@ impl Selection {
     }
 }
 
-/// Which dead letters to freeze.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct NewSelection {
-    /// Whose.
-    #[schema(example = "orders")]
-    queue: String,
-    /// Which; all when it is missing.
-    filter: Option<DeadLetterFilter>,
-    /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
-}
-
 /// The first few, before the rest.
 #[derive(Serialize, ToSchema)]
 pub struct Canary {
     /// How many.
-    #[schema(minimum = 1, default = 10)]
+    #[schema(required = false, minimum = 1, maximum = 1_000_000, default = 10)]
     pub count: u32,
     /// How long to see what becomes of them; sooner when all of them were acked.
-    #[schema(default = 60)]
+    #[schema(value_type = f64, required = false, minimum = 0, maximum = 86_400, default = 60)]
     pub wait_seconds: Seconds,
     /// When that time ends, once it has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,62 +143,11 @@ pub struct Canary {
 #[derive(Serialize, ToSchema)]
 pub struct AbortIf {
     /// This part of the redriven ones, or more, died again. Above 0, at most 1.
-    #[schema(exclusive_minimum = 0, maximum = 1, default = 0.2)]
+    #[schema(required = false, minimum = 0.000_001, maximum = 1, default = 0.2)]
     pub failed_fraction: f64,
     /// Counted against no smaller number.
-    #[schema(minimum = 1, default = 10)]
+    #[schema(required = false, minimum = 1, maximum = 1_000_000, default = 10)]
     pub min_sample: u32,
-}
-
-/// A bulk decision to begin.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct NewRedrive {
-    /// Over which messages.
-    selection_id: String,
-    /// `redrive` (another round) or `discard` (left undone).
-    #[schema(default = "redrive")]
-    action: Option<String>,
-    /// The selection's `count`, as the operator saw it.
-    #[schema(minimum = 0)]
-    expected_count: i64,
-    /// Decide at most this many, the oldest first.
-    #[schema(minimum = 1)]
-    max: Option<i64>,
-    /// How fast; null = no limit.
-    #[schema(exclusive_minimum = 0, default = 50)]
-    rate_per_second: Option<f64>,
-    /// A few first; null = none. Only for `redrive`.
-    canary: Option<Canary>,
-    /// When to stop by itself; null = never. Only for `redrive`.
-    abort_if: Option<AbortIf>,
-    /// Also above `max_redrives`, or although a completion is remembered. Only for `redrive`.
-    #[schema(default = false)]
-    force: Option<bool>,
-    /// Why; required with `force`. Only for `redrive`.
-    reason: Option<String>,
-    /// `not_applicable`, `duplicate`, `superseded` or `written_off`. Required for `discard`, and only for it.
-    code: Option<String>,
-    /// Why: at least 10 characters that are not spaces. Required for `discard`, and only for it.
-    justification: Option<String>,
-    /// Count what would happen and change nothing.
-    #[schema(default = false)]
-    dry_run: Option<bool>,
-    /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
-}
-
-/// What to change in a redrive that is under way.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct RedriveChange {
-    /// How fast from now on; null = no limit.
-    #[schema(exclusive_minimum = 0, required = true)]
-    rate_per_second: Option<f64>,
-    /// Why.
-    reason: Option<String>,
-    /// Repeating the call with the same id gives the first answer again, for 7 days.
-    client_request_id: Option<String>,
 }
 
 /// Messages of a selection that were left alone.
@@ -230,10 +169,13 @@ pub struct Skipped {
 #[derive(Serialize, ToSchema)]
 pub struct Redrive {
     /// Its id.
+    #[schema(value_type = RedriveId)]
     pub redrive_id: String,
     /// Over which messages.
+    #[schema(value_type = SelectionId)]
     pub selection_id: String,
     /// Whose dead letters.
+    #[schema(value_type = QueueName)]
     pub queue: String,
     /// `redrive` or `discard`.
     pub action: &'static str,

@@ -1,16 +1,21 @@
 //! Ack, nack, release, extend, and many of them at once.
 
+use super::values::{DelaySeconds, LeaseSeconds, MessageId, ReceiptText, described};
 use super::{Time, partial};
 use crate::http::problem::Problem;
 use crate::service::settle::SettledMessage;
 use quita_storage::rules::settle::Settled as Outcome;
 use serde::Serialize;
-use utoipa::ToSchema;
+use serde_json::{Value, json};
+use utoipa::openapi::schema::OneOfBuilder;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// What became of a settle or extend.
 #[derive(Default, Serialize, ToSchema)]
 pub struct Settled {
     /// The message.
+    #[schema(value_type = MessageId)]
     pub message_id: String,
     /// `acked`, `retry_scheduled`, `dead_lettered`, `released`, `extended`, `acked_superseded` or `already_settled`.
     #[schema(example = "acked")]
@@ -152,7 +157,7 @@ pub struct SettledMany {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Ack {
     /// The delivery.
-    receipt: String,
+    receipt: ReceiptText,
     /// What came of it: any JSON of at most 16 KiB, returned to duplicates and with the message.
     #[schema(value_type = Option<Value>)]
     outcome: Option<serde_json::Value>,
@@ -163,25 +168,27 @@ pub struct Ack {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Nack {
     /// The delivery.
-    receipt: String,
+    receipt: ReceiptText,
     /// Why.
     error: Option<NackError>,
     /// Replaces the backoff.
-    #[schema(minimum = 0, maximum = 604_800)]
-    delay_seconds: Option<f64>,
+    #[schema(required = false)]
+    delay_seconds: DelaySeconds,
     /// Repeating is useless: straight to the dead letters.
-    #[schema(default = false)]
-    permanent: Option<bool>,
+    #[schema(required = false, default = false)]
+    permanent: bool,
 }
 
 /// Why work failed. Never a reason to refuse the nack: what is too long is cut, what is unprintable is replaced.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct NackError {
-    /// A short code, for grouping; cut to 128 bytes.
-    code: Option<String>,
-    /// For people; cut to 4 KiB.
-    detail: Option<String>,
+    /// A short code, for grouping; cut to 128 bytes. What is no text is kept as its JSON text.
+    #[schema(value_type = Option<Value>, example = "gateway_timeout")]
+    code: Option<Value>,
+    /// For people; cut to 4 KiB. Likewise.
+    #[schema(value_type = Option<Value>, example = "no answer in 10 s")]
+    detail: Option<Value>,
 }
 
 /// Not worked on: somebody else may have it.
@@ -189,10 +196,10 @@ pub struct NackError {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Release {
     /// The delivery.
-    receipt: String,
+    receipt: ReceiptText,
     /// Ready this much later; at once, and at its old place, when absent.
-    #[schema(minimum = 0, maximum = 604_800)]
-    delay_seconds: Option<f64>,
+    #[schema(required = false)]
+    delay_seconds: DelaySeconds,
 }
 
 /// Still working.
@@ -200,10 +207,9 @@ pub struct Release {
 #[expect(dead_code, reason = "describes what is read field by field")]
 pub struct Extend {
     /// The delivery.
-    receipt: String,
+    receipt: ReceiptText,
     /// The lease ends this long from now, also when that is sooner than before.
-    #[schema(minimum = 1, maximum = 43_200)]
-    visibility_timeout_seconds: f64,
+    visibility_timeout_seconds: LeaseSeconds,
 }
 
 /// Settlements, each by itself.
@@ -216,25 +222,35 @@ pub struct Settle {
 }
 
 /// One settlement: the action and the fields of the single request.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is read field by field")]
-pub struct Settlement {
-    /// The delivery.
-    receipt: String,
-    /// `ack`, `nack`, `release` or `extend`.
-    #[schema(example = "ack")]
-    action: String,
-    /// With `ack`.
-    #[schema(value_type = Option<Value>)]
-    outcome: Option<serde_json::Value>,
-    /// With `nack`.
-    error: Option<NackError>,
-    /// With `nack` and `release`.
-    #[schema(minimum = 0, maximum = 604_800)]
-    delay_seconds: Option<f64>,
-    /// With `nack`.
-    permanent: Option<bool>,
-    /// With `extend`.
-    #[schema(minimum = 1, maximum = 43_200)]
-    visibility_timeout_seconds: Option<f64>,
+pub struct Settlement;
+
+impl PartialSchema for Settlement {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .description(Some(
+                "One settlement: the action and the fields of the single request.",
+            ))
+            .item(with_action("ack", Ack::schema()))
+            .item(with_action("nack", Nack::schema()))
+            .item(with_action("release", Release::schema()))
+            .item(with_action("extend", Extend::schema()))
+            .into()
+    }
+}
+
+fn with_action(action: &str, mut request: RefOr<Schema>) -> RefOr<Schema> {
+    if let RefOr::T(Schema::Object(object)) = &mut request {
+        let word = described(json!({"type": "string", "enum": [action]}));
+        object.properties.insert("action".to_owned(), word);
+        object.required.push("action".to_owned());
+    }
+    request
+}
+
+impl ToSchema for Settlement {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Nack::schemas(schemas);
+        Ack::schemas(schemas);
+        Extend::schemas(schemas);
+    }
 }
