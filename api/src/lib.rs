@@ -20,6 +20,7 @@ pub mod open_files;
 pub mod service;
 pub mod store;
 pub mod telemetry;
+pub mod trust;
 
 pub use drain::Drain;
 
@@ -28,8 +29,10 @@ use auth::first_key::{self, FirstKeyError, KeyPlace};
 use auth::jwt::Tokens;
 use auth::jwt::settings::SettingsError;
 use config::Config;
+use config::dev::{self, DevRefused};
 use disk::Disk;
 use http::admission::Admission;
+use http::server::tls::{Tls, TlsError};
 use http::server::{Bounds, Edge};
 use metrics::Metrics;
 use quita_storage::backend::Backend;
@@ -71,6 +74,12 @@ pub struct AppState {
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// It would be open to others without access control.
+    #[error(transparent)]
+    Dev(#[from] DevRefused),
+    /// The listener cannot speak TLS as the settings say.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The store could not be opened.
     #[error(transparent)]
     Open(#[from] store::OpenError),
@@ -88,12 +97,19 @@ pub enum StartError {
     Listen(#[from] std::io::Error),
 }
 
+/// What can be refused before the store is touched: settings that contradict the place, and bad TLS files.
+pub fn check(config: &Config, address: SocketAddr) -> Result<Option<Arc<Tls>>, StartError> {
+    config.dev.check(address)?;
+    Ok(Tls::load(&config.tls)?.map(Arc::new))
+}
+
 /// Opens the store, serves until `shutdown` resolves, and stops in order.
 pub async fn run(
     config: Config,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
+    check(&config, listener.local_addr()?)?;
     let backend = store::open(&config.store).await?;
     let server = Server::start(config, backend, listener).await?;
     shutdown.await;
@@ -110,6 +126,7 @@ pub struct Server {
     config: Arc<Config>,
     backend: Arc<dyn Backend>,
     coalescer: Coalescer,
+    tls: Option<Arc<Tls>>,
     edge: Edge,
     drain: Drain,
     loops: JoinSet<()>,
@@ -123,14 +140,20 @@ impl Server {
         listener: TcpListener,
     ) -> Result<Self, StartError> {
         let address = listener.local_addr()?;
+        let tls = check(&config, address)?;
         let tokens = match &config.jwt_issuers {
-            Some(file) => Some(Arc::new(Tokens::load(file)?)),
-            None => None,
+            Some(file) if !config.dev.dev_no_auth => Some(Arc::new(Tokens::load(file)?)),
+            _ => None,
         };
         store::private_folder_of(&config.key_file())?;
-        let key =
-            first_key::ensure(&*backend, config.admin_key.as_deref(), &config.key_file()).await?;
-        let mut auth = Authenticator::load(backend.clone()).await?;
+        let (key, mut auth) = if config.dev.dev_no_auth {
+            let auth = Authenticator::open_to_everybody(backend.clone());
+            (KeyPlace::NotNeeded, auth)
+        } else {
+            let (given, file) = (config.admin_key.as_deref(), config.key_file());
+            let key = first_key::ensure(&*backend, given, &file).await?;
+            (key, Authenticator::load(backend.clone()).await?)
+        };
         if let Some(tokens) = &tokens {
             auth = auth.with_tokens(tokens.clone());
         }
@@ -148,7 +171,9 @@ impl Server {
         loops.spawn(Timer::run_maintenance(backend.clone(), config.keep()));
         loops.spawn(timer.clone().run_redrives(backend.clone(), wakeup.clone()));
         loops.spawn(timer.run_poll(backend.clone(), wakeup));
-        loops.spawn(auth.clone().run_refresh());
+        if !config.dev.dev_no_auth {
+            loops.spawn(auth.clone().run_refresh());
+        }
         if let Some(tokens) = tokens {
             loops.spawn(tokens.run_refresh());
         }
@@ -183,22 +208,35 @@ impl Server {
         });
         let edge = Edge::start(
             listener,
+            tls.clone(),
             router,
             Bounds::of(&config),
             drain.clone(),
             metrics,
         );
-        tracing::info!(%address, store = config.store.shown_url(), "serving");
+        warn_about(&config, address);
+        let store = config.store.shown_url();
+        tracing::info!(%address, tls = tls.is_some(), store, "serving");
         Ok(Self {
             address,
             key,
             config,
             backend,
             coalescer,
+            tls,
             edge,
             drain,
             loops,
         })
+    }
+
+    /// Reads again what may be read again while the server runs: the TLS certificate.
+    pub fn reload(&self) {
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        } else {
+            tracing::info!("nothing to read again: TLS is off");
+        }
     }
 
     /// Stops: readiness ends and waits end → accepts for the drain delay → accepts nothing → finishes what is in flight →
@@ -233,5 +271,21 @@ impl Server {
             tracing::error!("the store did not close in time");
         }
         tracing::info!("stopped");
+    }
+}
+
+/// Says what is fit for this machine alone.
+fn warn_about(config: &Config, address: SocketAddr) {
+    if config.dev.dev_no_auth {
+        tracing::warn!(
+            "--dev-no-auth: every request may do everything, and audit rows name {}",
+            auth::EVERYBODY
+        );
+    }
+    if !config.tls.is_on() && !dev::is_loopback(address) {
+        tracing::warn!(
+            %address,
+            "keys and messages cross the network in the clear: give --tls-cert and --tls-key, or have a proxy that ends TLS in front"
+        );
     }
 }

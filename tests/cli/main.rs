@@ -16,3 +16,4 @@ mod lists;
 mod redrive;
 mod run;
 mod server;
+mod tls;

@@ -90,7 +90,8 @@ class Filler:
             body = {"queue": "unique", "message": number, "key": f"order-{number}", "client_request_id": f"unique-{number}"}
             self.names["messages"].append(self.post("/v1/queue/publish", body)["message_id"])
         for queue in ["orders", "mail-eu", "unique"]:
-            self.publish(queue, 100, **({"key": None} if False else {})) if queue != "unique" else None
+            if queue != "unique":
+                self.publish(queue, 100)
             self.names["receipts"] += [m["receipt"] for m in self.receive(queue, 100)]
         for queue in ["orders", "mail-eu", "paused"]:
             self.names["messages"] += self.publish(queue, 60, headers={"trace": "seed"})
@@ -125,5 +126,7 @@ def fill(url, key, folder):
     filler.everything()
     names = filler.names
     dictionaries = names | {"queues": list(QUEUES), "messages": names["messages"] + names["dead"] + names["discarded"]}
+    # Ids that nothing was sent with yet, enough for a long run.
+    dictionaries["ids"] = [f"run-{number}" for number in range(20_000)]
     for name, values in dictionaries.items():
         (folder / f"{name}.dict").write_text("".join(f'"{value}"\n' for value in values))

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`fixture`] (one store with a clock that only the test moves, and short words for what a test does) →
 //! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server) →
-//! [`server`] (a server inside the test or as a process of its own) → [`wire`] (a client that can also send nonsense).
+//! [`server`] (a server inside the test or as a process of its own) → [`wire`] (a client that can also send nonsense) →
+//! [`certificates`] (for both, when they speak TLS).
 //!
 //! The tests themselves: `conformance/` says the contract sentence by sentence and runs on every store; `http/` knocks at
 //! the socket.
@@ -12,6 +13,7 @@
     reason = "a harness that cannot do its work has to stop the test"
 )]
 
+pub mod certificates;
 pub mod client;
 pub mod fixture;
 pub mod postgres;

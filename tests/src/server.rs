@@ -6,6 +6,7 @@ use quita_api::auth::ApiKey;
 use quita_api::config::Config;
 use quita_storage::backend::Backend;
 use quita_storage::memory;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ use tokio::net::TcpListener;
 
 /// Longer than a start or a stop takes.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// File in which a process leaves what it prints.
+const SAID: &str = "said";
 
 /// A server in this process, on a port of its own.
 pub struct TestServer {
@@ -105,6 +109,7 @@ pub struct Process {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
+    said: PathBuf,
 }
 
 impl Process {
@@ -116,7 +121,7 @@ impl Process {
     /// The same, with all that it prints in the file `said` of the folder.
     pub fn start_heard(folder: &Path, arguments: &[&str]) -> Self {
         Self::start_with(folder, arguments, |command| {
-            let said = std::fs::File::create(folder.join("said")).unwrap();
+            let said = File::create(folder.join(SAID)).unwrap();
             command.stdout(said.try_clone().unwrap()).stderr(said);
         })
     }
@@ -133,9 +138,14 @@ impl Process {
             .stderr(Stdio::null());
         change(&mut command);
         let child = command.spawn().unwrap();
-        let mut process = Self { address, child };
+        let mut process = Self {
+            address,
+            child,
+            said: folder.join(SAID),
+        };
+        let tls = arguments.contains(&"--tls-cert");
         let began = Instant::now();
-        while !ready(address) {
+        while !(if tls { healthy } else { ready })(address) {
             assert!(
                 process.child.try_wait().unwrap().is_none(),
                 "the server ended at its start"
@@ -158,6 +168,24 @@ impl Process {
             .status()
             .unwrap();
         assert!(done.success());
+    }
+
+    /// What it has printed, if it was started to be heard.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// Waits until it has printed this so many times.
+    pub async fn says(&self, text: &str, times: usize) {
+        let began = Instant::now();
+        while self.said().matches(text).count() < times {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{text:?} is not in\n{}",
+                self.said()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits for its end.
@@ -188,6 +216,16 @@ pub fn command(folder: &Path) -> Command {
         .env("QUITA_DATA_DIR", folder.join("data"))
         .current_dir(folder);
     command
+}
+
+/// [`ready`], of a server with TLS.
+fn healthy(address: SocketAddr) -> bool {
+    let mut health = Command::new(binary());
+    let address = address.to_string();
+    health
+        .env_clear()
+        .args(["health", "--tls-cert", "on", "--listen", &address]);
+    health.output().unwrap().status.success()
 }
 
 fn ready(address: SocketAddr) -> bool {

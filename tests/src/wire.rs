@@ -1,18 +1,24 @@
 //! A client that sends exactly the bytes it is told to, so that it can also send nonsense.
 
 use socket2::SockRef;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection};
 
 /// Longer than any answer takes that comes at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One connection.
-pub struct Wire {
-    stream: TcpStream,
+pub struct Wire<S = TcpStream> {
+    stream: S,
     read: Vec<u8>,
 }
 
@@ -70,6 +76,44 @@ impl Wire {
         }
     }
 
+    /// Ends the connection with a reset, as a process does that is killed with bytes unread.
+    pub fn reset(self) {
+        SockRef::from(&self.stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+
+    /// Shakes hands.
+    pub async fn secure(self, client: Arc<ClientConfig>) -> io::Result<Wire<TlsStream<TcpStream>>> {
+        let name = ServerName::from(std::net::Ipv4Addr::LOCALHOST).to_owned();
+        let shaken = TlsConnector::from(client).connect(name, self.stream);
+        Ok(Wire {
+            stream: timeout(PATIENCE, shaken).await.expect("no handshake")?,
+            read: Vec::new(),
+        })
+    }
+}
+
+impl Wire<TlsStream<TcpStream>> {
+    /// What was agreed on, and the certificate that the other side showed.
+    pub fn session(&self) -> &ClientConnection {
+        self.stream.get_ref().1
+    }
+
+    /// Says goodbye in the session and closes.
+    pub async fn part(mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
+    /// Ends the connection with a reset and no goodbye.
+    pub fn abort(self) {
+        SockRef::from(self.stream.get_ref().0)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Sends these bytes.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
@@ -118,11 +162,11 @@ impl Wire {
         timeout(patience, end).await.ok().map(|()| began.elapsed())
     }
 
-    /// Ends the connection with a reset, as a process does that is killed with bytes unread.
-    pub fn reset(self) {
-        SockRef::from(&self.stream)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+    /// Whether the connection ends in order, with nothing more to read: over TLS, with a goodbye in the session.
+    pub async fn ends_well(&mut self) -> bool {
+        let mut rest = [0; 1];
+        let read = timeout(PATIENCE, self.stream.read(&mut rest)).await;
+        matches!(read.expect("it does not end"), Ok(0))
     }
 
     async fn read_answer(&mut self) -> Option<Answer> {

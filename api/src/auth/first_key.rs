@@ -27,6 +27,8 @@ pub enum KeyPlace {
     Environment,
     /// Not on this machine: it was made elsewhere, or its file was put away.
     Elsewhere,
+    /// Nowhere: callers need none (`--dev-no-auth`).
+    NotNeeded,
 }
 
 /// Why there is no first key.

@@ -276,6 +276,22 @@ async fn an_expired_key_is_not_known() {
     assert_eq!(failure, AuthFailure::InvalidKey);
 }
 
+#[tokio::test]
+async fn where_everybody_is_let_in_nothing_is_looked_at() {
+    let (backend, key, _) = with_a_key().await;
+    let auth = Authenticator::open_to_everybody(backend.clone());
+    let good = format!("Bearer {}", key.reveal());
+    for header in ["", "Bearer qta_wrong", "Basic eDp5", "Bearer a.b.c", &good] {
+        let who = ask(&auth, header.as_bytes()).await.unwrap();
+        assert_eq!(&*who.id, EVERYBODY);
+        assert!(who.may_everywhere(Right::Keys));
+    }
+    let who = auth.authenticate(None).await.unwrap();
+    auth.note_use().await.unwrap();
+    assert_eq!(backend.keys().await.unwrap()[0].last_used_at, None);
+    assert!(futures_util::poll!(Box::pin(auth.until_refused(&who))).is_pending());
+}
+
 #[test]
 fn debug_of_a_stored_key_shows_no_hash() {
     let key = ApiKey::generate().unwrap();

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 
 /// The text. Its commands work as they stand, in the folder that the server was started in.
 pub(super) fn text(config: &Config, bound: SocketAddr, key: &KeyPlace) -> String {
-    let url = Config::local_url(bound);
+    let tls = config.tls.is_on();
+    let url = Config::local_url(bound, tls);
     let (place, bearer) = match key {
         KeyPlace::File { path, new } => {
             let path = path.display().to_string();
@@ -19,13 +20,23 @@ pub(super) fn text(config: &Config, bound: SocketAddr, key: &KeyPlace) -> String
             "made earlier, and not on this machine".into(),
             "$QUITA_KEY".into(),
         ),
+        KeyPlace::NotNeeded => (
+            "not needed: everybody may do everything (--dev-no-auth)".into(),
+            String::new(),
+        ),
+    };
+    // The certificate names the server as others call it.
+    let curl = if tls { "curl -sSk" } else { "curl -sS" };
+    let credentials = match bearer.as_str() {
+        "" => String::new(),
+        bearer => format!(" -H \"Authorization: Bearer {bearer}\""),
     };
     let mut out = String::new();
-    let curl = |path: &str, body: Option<&str>| {
+    let call = |path: &str, body: Option<&str>| {
         let body = body.map_or(String::new(), |body| {
             format!(" -H 'Content-Type: application/json' -d '{body}'")
         });
-        format!("curl -sS -H \"Authorization: Bearer {bearer}\"{body} {url}{path}")
+        format!("{curl}{credentials}{body} {url}{path}")
     };
     let _ = write!(
         out,
@@ -36,12 +47,12 @@ pub(super) fn text(config: &Config, bound: SocketAddr, key: &KeyPlace) -> String
          The interface is described at {url}/docs. Ctrl-C stops.\n",
         env!("CARGO_PKG_VERSION"),
         config.store.shown_url(),
-        curl(
+        call(
             "/v1/queue/publish",
             Some(r#"{"queue":"hello","message":{"n":1}}"#)
         ),
-        curl("/v1/queue/receive", Some(r#"{"queue":"hello"}"#)),
-        curl("/v1/queues/hello", None),
+        call("/v1/queue/receive", Some(r#"{"queue":"hello"}"#)),
+        call("/v1/queues/hello", None),
     );
     out
 }
@@ -73,5 +84,18 @@ mod tests {
         assert!(text.contains("http://127.0.0.1:8080/v1/queues/hello"));
         assert_eq!(text.matches("curl -sS").count(), 3);
         assert!(!text.contains("geheim"));
+    }
+
+    #[test]
+    fn the_lines_fit_a_server_with_tls_and_one_that_asks_for_no_key() {
+        let mut config = Config::default();
+        let listen = "127.0.0.1:8080".parse().unwrap();
+        let open = text(&config, listen, &KeyPlace::NotNeeded);
+        assert!(!open.contains("Authorization") && open.contains("--dev-no-auth"));
+        assert!(open.contains("curl -sS http://127.0.0.1:8080/v1/queues/hello"));
+        config.tls.tls_cert = Some("c.pem".into());
+        let tls = text(&config, listen, &KeyPlace::Environment);
+        assert_eq!(tls.matches("curl -sSk -H").count(), 3);
+        assert_eq!(tls.matches("https://127.0.0.1:8080/").count(), 4);
     }
 }

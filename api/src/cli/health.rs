@@ -2,34 +2,50 @@
 
 use super::{Done, say};
 use crate::config::Config;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use crate::trust;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
+use ureq::Agent;
 
 /// A server that is ready answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(listen: SocketAddr) -> Done {
-    let url = Config::local_url(listen);
-    let host = url.trim_start_matches("http://");
-    let status = ask(host).map_err(|error| format!("{url}/readyz: {error}"))?;
-    if status.split(' ').nth(1) == Some("200") {
+/// Whom to ask.
+#[derive(Args)]
+pub(super) struct HealthArgs {
+    /// Address that the server listens on
+    #[arg(
+        long,
+        env = "QUITA_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_name = "ADDRESS"
+    )]
+    listen: SocketAddr,
+
+    /// Given as to the server, says that it speaks TLS. The file is not read, and no certificate is checked: nothing secret
+    /// is sent
+    #[arg(long, env = "QUITA_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &HealthArgs) -> Done {
+    let url = Config::local_url(args.listen, args.tls_cert.is_some()) + "/readyz";
+    let agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .tls_config(trust::anybody())
+        .timeout_global(Some(PATIENCE))
+        .build()
+        .new_agent();
+    let answer = agent.get(&url).call();
+    let status = answer.map_err(|error| format!("{url}: {error}"))?.status();
+    if status == 200 {
         say("ready\n");
         Ok(())
     } else {
-        Err(format!("{url}/readyz: {status}").into())
+        Err(format!("{url}: it answered {status}").into())
     }
-}
-
-fn ask(host: &str) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
-    let mut stream = TcpStream::connect_timeout(&host.parse()?, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "GET /readyz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    // The status line is enough, and an answer that goes on beyond this is not ours.
-    stream.take(4096).read_to_string(&mut answer)?;
-    Ok(answer.lines().next().unwrap_or("no answer").to_owned())
 }

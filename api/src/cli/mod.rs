@@ -9,7 +9,7 @@ mod token;
 
 use crate::config::{Config, StoreConfig};
 use crate::demo::{self, DemoArgs, DemoWorkerArgs};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ enum Command {
     #[command(subcommand)]
     Token(token::TokenCommand),
     /// Ask the server on this machine whether it is ready; the exit code says it
-    Health(HealthArgs),
+    Health(health::HealthArgs),
     #[command(flatten)]
     Remote(Box<remote::RemoteCommand>),
     /// Print a script that completes commands and options in a shell
@@ -78,19 +78,6 @@ enum Shell {
 /// What stands below the help of all commands.
 const ENVIRONMENT: &str = remote::SURROUNDINGS;
 
-/// Whom to ask.
-#[derive(Args)]
-struct HealthArgs {
-    /// Address that the server listens on
-    #[arg(
-        long,
-        env = "QUITA_LISTEN",
-        default_value = "127.0.0.1:8080",
-        value_name = "ADDRESS"
-    )]
-    listen: std::net::SocketAddr,
-}
-
 /// Runs the command that this process was started with.
 pub fn main() -> ExitCode {
     if std::env::args_os()
@@ -113,7 +100,7 @@ pub fn main() -> ExitCode {
         Some(Command::Openapi) => openapi(),
         Some(Command::Key(command)) => key::run(command),
         Some(Command::Token(command)) => token::run(command),
-        Some(Command::Health(args)) => health::run(args.listen),
+        Some(Command::Health(args)) => health::run(&args),
         Some(Command::Completions { shell }) => completions(shell),
         Some(Command::Remote(command)) => return remote::run(*command),
         Some(Command::Demo(args)) => return run_to_end(demo::run(args)),

@@ -22,6 +22,7 @@ pub(super) fn run(config: Config) -> Done {
 async fn serve(config: Config) -> Done {
     // From here on a signal is ours: one that comes while the store opens stops the server as soon as it has started.
     let mut signals = Signals::new()?;
+    crate::check(&config, config.listen)?;
     let backend = store::open(&config.store).await?;
     let listener = TcpListener::bind(config.listen)
         .await
@@ -32,21 +33,30 @@ async fn serve(config: Config) -> Done {
         say(&greeting::text(&shown, server.address, &server.key));
     }
     // Not inside the line of the log: what is not logged is not waited for either.
-    let signal = signals.next().await;
+    let signal = loop {
+        match signals.next().await {
+            HANG_UP => server.reload(),
+            signal => break signal,
+        }
+    };
     tracing::info!(signal, "a signal to stop");
     tokio::select! {
         () = server.stop() => Ok(()),
-        signal = signals.next() => {
+        signal = signals.next_to_stop() => {
             tracing::warn!(signal, "a second signal: ending at once");
             std::process::exit(EXIT_INTERRUPTED)
         }
     }
 }
 
-/// The two signals that ask a process to stop.
+/// The one that asks to read files again. Handled from the beginning, so that it ends nothing, whatever the settings are.
+const HANG_UP: &str = "HUP";
+
+/// The signals that somebody sends to a server.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -54,6 +64,7 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
@@ -61,6 +72,16 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "TERM",
             _ = self.interrupt.recv() => "INT",
+            _ = self.hang_up.recv() => HANG_UP,
+        }
+    }
+
+    async fn next_to_stop(&mut self) -> &'static str {
+        loop {
+            match self.next().await {
+                HANG_UP => {}
+                signal => return signal,
+            }
         }
     }
 }

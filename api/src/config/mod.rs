@@ -8,7 +8,9 @@
 )]
 
 mod cors;
+pub mod dev;
 mod limits;
+pub mod tls;
 
 pub use cors::CorsConfig;
 pub use limits::LimitConfig;
@@ -83,6 +85,13 @@ pub struct Config {
         value_name = "ADDRESS"
     )]
     pub listen: SocketAddr,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub tls: tls::TlsSettings,
 
     #[command(flatten)]
     #[allow(
@@ -193,6 +202,13 @@ pub struct Config {
     /// Threads that serve requests, 1 to 1,024. Without it, one per core
     #[arg(long, env = "QUITA_WORKER_THREADS", value_parser = count(1, 1_024), value_name = "NUMBER")]
     pub worker_threads: Option<u64>,
+
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "clap would take a comment here for the help of the whole group"
+    )]
+    pub dev: dev::DevSettings,
 }
 
 impl StoreConfig {
@@ -259,14 +275,15 @@ impl Config {
         }
     }
 
-    /// A URL at which this machine reaches a server that listens on `bound`.
-    pub fn local_url(bound: SocketAddr) -> String {
+    /// A URL at which this machine reaches a server that listens on `bound`, with TLS or without.
+    pub fn local_url(bound: SocketAddr, tls: bool) -> String {
         let ip = match bound.ip() {
             ip if !ip.is_unspecified() => ip,
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         };
-        format!("http://{}", SocketAddr::new(ip, bound.port()))
+        let scheme = if tls { "https" } else { "http" };
+        format!("{scheme}://{}", SocketAddr::new(ip, bound.port()))
     }
 }
 
@@ -410,13 +427,12 @@ mod tests {
 
     #[test]
     fn a_listener_on_every_address_is_reached_on_the_local_one() {
-        assert_eq!(
-            Config::local_url("0.0.0.0:80".parse().unwrap()),
-            "http://127.0.0.1:80"
-        );
-        assert_eq!(
-            Config::local_url("[::]:80".parse().unwrap()),
-            "http://[::1]:80"
-        );
+        for (listen, tls, url) in [
+            ("0.0.0.0:80", false, "http://127.0.0.1:80"),
+            ("[::]:80", false, "http://[::1]:80"),
+            ("0.0.0.0:443", true, "https://127.0.0.1:443"),
+        ] {
+            assert_eq!(Config::local_url(listen.parse().unwrap(), tls), url);
+        }
     }
 }

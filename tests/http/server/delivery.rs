@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use quita_api::auth::Principal;
+use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Connection};
 use quita_api::service::publish::NewMessage;
 use quita_api::service::receive::Ask;
@@ -16,6 +17,7 @@ use quita_storage::coalescer::{Coalescer, Limits};
 use quita_tests::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 fn service() -> Arc<Service> {
     let backend = quita_storage::memory::open();
@@ -23,7 +25,7 @@ fn service() -> Arc<Service> {
     Service::new(coalescer, ServiceSettings::default())
 }
 
-async fn publish(service: &Service, bytes: usize) {
+pub(super) async fn publish(service: &Service, bytes: usize) {
     let message = NewMessage {
         client_request_id: None,
         key: None,
@@ -76,6 +78,10 @@ async fn receive(
 }
 
 async fn start(bounds: Bounds) -> (TestEdge, Arc<Service>) {
+    start_over(None, bounds).await
+}
+
+pub(super) async fn start_over(tls: Option<Arc<Tls>>, bounds: Bounds) -> (TestEdge, Arc<Service>) {
     let service = service();
     let routes = Router::new().route(
         "/receive/{wait_ms}/{status}",
@@ -87,18 +93,27 @@ async fn start(bounds: Bounds) -> (TestEdge, Arc<Service>) {
             }
         }),
     );
-    (TestEdge::with(bounds, routes).await, service)
+    (TestEdge::over(tls, bounds, routes).await, service)
 }
 
-async fn ask(wire: &mut Wire, wait_ms: u32, status: u16) {
+pub(super) async fn ask<S>(wire: &mut Wire<S>, wait_ms: u32, status: u16)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     wire.request("POST", &format!("/receive/{wait_ms}/{status}"), "", "")
         .await;
 }
 
 /// The attempts of the messages that another client receives, waiting at most a second for them.
 async fn attempts(edge: &TestEdge) -> Vec<i64> {
-    let mut wire = edge.wire().await;
-    ask(&mut wire, 1_000, 200).await;
+    attempts_on(&mut edge.wire().await).await
+}
+
+pub(super) async fn attempts_on<S>(wire: &mut Wire<S>) -> Vec<i64>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    ask(wire, 1_000, 200).await;
     let answer = wire.answer().await;
     answer
         .json()

@@ -3,22 +3,26 @@
 
 mod bounds;
 mod delivery;
+mod dev;
 mod malformed;
 mod process;
+mod reload;
 mod stop;
+mod tls;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
 use axum::routing::{get, post};
 use quita_api::Drain;
+use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Edge};
 use quita_tests::wire::Wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// A time-out that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
@@ -55,12 +59,19 @@ impl TestEdge {
     }
 
     async fn with(bounds: Bounds, routes: Router) -> Self {
+        Self::over(None, bounds, routes).await
+    }
+
+    async fn over(tls: Option<Arc<Tls>>, bounds: Bounds, routes: Router) -> Self {
         let (reached, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let drain = Drain::default();
         let router = routes.merge(plain_routes(&reached, &running));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = match &tls {
+            None => TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            Some(_) => narrow_listener(),
+        };
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, router, bounds, drain.clone(), Arc::default());
+        let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
         Self {
             edge,
             drain,
@@ -77,6 +88,14 @@ impl TestEdge {
     fn reached(&self) -> usize {
         self.reached.load(Ordering::SeqCst)
     }
+}
+
+/// Connections inherit its buffer: the kernel takes so little that a session has to hold bytes back.
+fn narrow_listener() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.set_send_buffer_size(4_096).unwrap();
+    socket.listen(1_024).unwrap()
 }
 
 struct Running(Arc<AtomicUsize>);

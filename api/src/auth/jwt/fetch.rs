@@ -7,7 +7,6 @@ use super::shown;
 use http::Uri;
 use std::net::IpAddr;
 use std::time::Duration;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
 /// For everything: names, connection, and the last byte of the answer.
@@ -51,17 +50,7 @@ impl Network {
     }
 
     pub(super) fn within(timeout: Duration) -> Self {
-        let own: Vec<_> = rustls_native_certs::load_native_certs()
-            .certs
-            .iter()
-            .map(|certificate| Certificate::from_der(certificate).to_owned())
-            .collect();
-        let roots = if own.is_empty() {
-            RootCerts::WebPki
-        } else {
-            RootCerts::new_with_certs(&own)
-        };
-        let tls = TlsConfig::builder().root_certs(roots).build();
+        let tls = crate::trust::machine();
         Self {
             outside: config(timeout)
                 .https_only(true)

@@ -4,13 +4,15 @@ use super::connection::Place;
 use super::exit::{Exit, Failure, Outcome};
 use super::output::talk;
 use super::visible::visible;
+use crate::trust;
 use http::{HeaderValue, Method, Request, header};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::time::Duration;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, Error};
 
 /// A network that takes longer to connect is one that does not.
@@ -75,7 +77,7 @@ impl Client {
             config = config.proxy(None);
         }
         if place.url.starts_with("https:") {
-            config = config.tls_config(tls());
+            config = config.tls_config(believed(place.ca_cert.as_deref())?);
         }
         let bearer = place.key.map(|key| {
             let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()))
@@ -242,6 +244,17 @@ impl Client {
     }
 }
 
+/// Whose certificates count: the authorities of the file alone, or the machine's own.
+fn believed(file: Option<&Path>) -> Outcome<TlsConfig> {
+    let Some(file) = file else {
+        return Ok(trust::machine());
+    };
+    trust::only(file).map_err(|error| {
+        let shown = file.display().to_string();
+        Failure::usage(format!("--ca-cert {}: {error}", visible(&shown)))
+    })
+}
+
 /// Whether the address is of this machine, which no proxy could reach.
 fn on_this_machine(url: &str) -> bool {
     let parsed = url.parse::<http::Uri>().ok();
@@ -261,21 +274,6 @@ fn never_arrived(error: &Error) -> bool {
         Error::Protocol(_) => false,
         _ => true,
     }
-}
-
-/// The machine's own authorities, so that a company's own one counts; Mozilla's where the machine has none.
-fn tls() -> TlsConfig {
-    let own: Vec<_> = rustls_native_certs::load_native_certs()
-        .certs
-        .iter()
-        .map(|certificate| Certificate::from_der(certificate).to_owned())
-        .collect();
-    let roots = if own.is_empty() {
-        RootCerts::WebPki
-    } else {
-        RootCerts::new_with_certs(&own)
-    };
-    TlsConfig::builder().root_certs(roots).build()
 }
 
 /// An answer as a type; `path` says whose, should it not fit.

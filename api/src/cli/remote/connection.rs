@@ -7,7 +7,7 @@ use super::exit::{Failure, Outcome};
 use super::profile::{Secret, profile, variable};
 use clap::Args;
 use etcetera::BaseStrategy;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where a server listens that was started without settings.
@@ -23,6 +23,11 @@ pub(super) struct Connection {
     /// `default`]. A key is never given on the command line
     #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
     profile: Option<String>,
+
+    /// PEM file with the authorities that may vouch for an https server, in place of the machine's own [default:
+    /// `QUITA_CA_CERT`, else the profile's `ca_cert`]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
+    ca_cert: Option<PathBuf>,
 
     /// How long an answer, and each part of it, may take; what can be repeated is tried three times
     #[arg(
@@ -42,6 +47,7 @@ struct Exported {
     url: Option<String>,
     profile: Option<String>,
     key: Option<Secret>,
+    ca_cert: Option<PathBuf>,
 }
 
 /// A server and what it is called with.
@@ -50,6 +56,8 @@ pub(super) struct Place {
     /// Scheme, host, port and perhaps a path; no slash at the end.
     pub(super) url: String,
     pub(super) key: Option<Secret>,
+    /// Whose certificates count there; the machine's own authorities without it.
+    pub(super) ca_cert: Option<PathBuf>,
 }
 
 impl Connection {
@@ -59,11 +67,15 @@ impl Connection {
             url: variable("QUITA_URL"),
             profile: variable("QUITA_PROFILE"),
             key: variable("QUITA_API_KEY").map(Secret),
+            ca_cert: variable("QUITA_CA_CERT").map(PathBuf::from),
         };
         let file = etcetera::base_strategy::Xdg::new()
             .ok()
             .map(|folders| folders.config_dir().join("quita/config.toml"));
-        self.resolve(exported, file.as_deref())
+        let mut place = self.resolve(exported, file.as_deref())?;
+        // What was typed goes before all.
+        place.ca_cert = self.ca_cert.clone().or(place.ca_cert);
+        Ok(place)
     }
 
     /// How long an answer may take.
@@ -83,15 +95,20 @@ impl Connection {
         let name = said(exported.profile.as_ref());
         // Where everything is said already, the file is not looked at.
         if let (Some(url), Some(key), None) = (&given, &exported.key, name) {
-            let (url, key) = (url.clone(), Some(key.clone()));
-            return Ok(Place { url, key });
+            return Ok(Place {
+                url: url.clone(),
+                key: Some(key.clone()),
+                ca_cert: exported.ca_cert,
+            });
         }
         let profile = profile(name, file)?;
         let own = profile.url.as_deref().map(server).transpose()?;
         let own_key = profile.key_for(given.as_deref(), own.as_deref());
         let key = exported.key.or(own_key);
+        let own_ca = profile.ca_cert_for(given.as_deref(), own.as_deref());
+        let ca_cert = exported.ca_cert.or(own_ca);
         let url = given.or(own).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        Ok(Place { url, key })
+        Ok(Place { url, key, ca_cert })
     }
 }
 
@@ -106,6 +123,7 @@ fn typed_profile(
     let own = profile.url.as_deref().map(server).transpose()?;
     let elsewhere = said(exported.url.as_ref()).map(server).transpose()?;
     let key = profile.key_for(typed.as_deref(), own.as_deref());
+    let own_ca = profile.ca_cert_for(typed.as_deref(), own.as_deref());
     let url = typed.or(own).or_else(|| elsewhere.clone());
     let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
     let differs = elsewhere.is_some_and(|elsewhere| elsewhere != url);
@@ -116,7 +134,8 @@ fn typed_profile(
     }
     // An exported key is for the exported server.
     let key = key.or(exported.key.filter(|_| !differs));
-    Ok(Place { url, key })
+    let ca_cert = own_ca.or(exported.ca_cert);
+    Ok(Place { url, key, ca_cert })
 }
 
 /// A variable that is set to nothing is not set.
@@ -151,7 +170,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     const FILE: &str = "[profiles.default]\nurl = \"https://quita.example/\"\napi_key = \"one\"\n\n[profiles.other]\nurl = \"http://other:1\"\n";
 
@@ -168,6 +186,7 @@ mod tests {
         Connection {
             url: owned(url),
             profile: owned(profile),
+            ca_cert: None,
             timeout: 30,
         }
     }
@@ -178,6 +197,7 @@ mod tests {
             url: some(url),
             profile: None,
             key: some(key).map(Secret),
+            ca_cert: None,
         }
     }
 
@@ -241,6 +261,33 @@ mod tests {
         let typed = ask(Some("http://typed"), None);
         let place = typed.resolve(exported("http://exported", "two"), None);
         assert_eq!(place.unwrap().url, "http://typed");
+    }
+
+    #[test]
+    fn the_authorities_of_a_profile_are_for_its_own_server() {
+        let text = "[profiles.default]\nurl = \"https://own\"\nca_cert = \"ca.pem\"\n[profiles.far]\nurl = \"https://far\"\nca_cert = \"/etc/far.pem\"\n";
+        let (folder, path) = with(text, 0o600);
+        let resolve = |url, profile, ca_cert: Option<&str>| {
+            let from = Exported {
+                ca_cert: ca_cert.map(PathBuf::from),
+                ..Exported::default()
+            };
+            let place = ask(url, profile).resolve(from, Some(&path)).unwrap();
+            place.ca_cert
+        };
+        // A file is named from where the profiles lie.
+        let own = Some(folder.path().join("ca.pem"));
+        let far = Some(PathBuf::from("/etc/far.pem"));
+        let exported = Some(PathBuf::from("e.pem"));
+        assert_eq!(resolve(None, None, None), own);
+        assert_eq!(resolve(Some("https://own/"), None, None), own);
+        assert_eq!(resolve(Some("https://else"), None, None), None);
+        assert_eq!(resolve(None, None, Some("e.pem")), exported);
+        assert_eq!(resolve(None, Some("far"), Some("e.pem")), far);
+        assert_eq!(
+            resolve(Some("https://else"), Some("far"), Some("e.pem")),
+            exported
+        );
     }
 
     #[test]

@@ -56,6 +56,7 @@ macro_rules! surroundings {
 ENVIRONMENT
   QUITA_URL       the server
   QUITA_API_KEY   the key; there is no option for it, since others could read it there
+  QUITA_CA_CERT   a PEM file: the authorities that may vouch for an https server, in place of the machine's
   QUITA_PROFILE   a profile of ~/.config/quita/config.toml (in $XDG_CONFIG_HOME where that is set)
 
   The file is read only when nobody else can (chmod 600). An example:
@@ -63,6 +64,7 @@ ENVIRONMENT
     [profiles.default]
     url = \"https://quita.example\"
     api_key = \"qta_...\"
+    ca_cert = \"company.pem\"   # if need be; beside this file unless the path is whole
 
 EXIT CODES
   0 done          1 failed                2 usage       3 not found

@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The profile that is used when none is named.
 const DEFAULT_PROFILE: &str = "default";
@@ -45,6 +45,8 @@ pub(super) struct Profile {
     /// Its server.
     pub(super) url: Option<String>,
     api_key: Option<Secret>,
+    /// The authorities that may vouch for it.
+    ca_cert: Option<PathBuf>,
 }
 
 impl Profile {
@@ -57,6 +59,12 @@ impl Profile {
             );
         }
         self.api_key.clone().filter(|_| !elsewhere)
+    }
+
+    /// The profile's authorities, who vouch for its `own` server alone.
+    pub(super) fn ca_cert_for(&self, given: Option<&str>, own: Option<&str>) -> Option<PathBuf> {
+        let elsewhere = given.is_some() && own.is_some() && given != own;
+        self.ca_cert.clone().filter(|_| !elsewhere)
     }
 }
 
@@ -89,12 +97,16 @@ pub(super) fn profile(named: Option<&str>, file: Option<&Path>) -> Outcome<Profi
             .and_then(|span| text.get(..span.start))
             .map_or(1, |before| before.matches('\n').count() + 1);
         Failure::usage(format!(
-            "{shown}, line {line}: expected is TOML with [profiles.NAME] and, in it, `url` and `api_key`"
+            "{shown}, line {line}: expected is TOML with [profiles.NAME] and, in it, `url`, `api_key` and `ca_cert`"
         ))
     })?;
     let name = named.unwrap_or(DEFAULT_PROFILE);
     match profiles.profiles.remove(name) {
-        Some(profile) => Ok(profile),
+        Some(mut profile) => {
+            let folder = file.parent().unwrap_or(Path::new(""));
+            profile.ca_cert = profile.ca_cert.map(|path| folder.join(path));
+            Ok(profile)
+        }
         None => missing(format!("there is none of this name in {shown}")),
     }
 }

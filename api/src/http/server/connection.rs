@@ -2,7 +2,7 @@
 
 use super::body::{Inbound, Outbound};
 use super::delivery::{Connection, Shared};
-use super::io::Socket;
+use super::io::{Socket, Transport};
 use super::turn_away::linger;
 use super::{Bounds, Stage, precheck};
 use crate::drain::Drain;
@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
+use futures_util::FutureExt;
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
@@ -19,12 +20,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 use tower::Service;
@@ -32,17 +32,32 @@ use tower::Service;
 /// How long the rest of a body is taken whose request has been answered already.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Serves a connection until it ends, is closed or runs into one of its bounds.
-pub(super) async fn serve(
-    mut stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    bounds: Bounds,
-    drain: Drain,
-    metrics: Arc<Metrics>,
-    mut stage: watch::Receiver<Stage>,
-) {
-    let shared = Arc::new(Shared::new(peer));
+/// What every connection is served with.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) router: Router,
+    pub(super) bounds: Bounds,
+    pub(super) drain: Drain,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) stage: watch::Receiver<Stage>,
+}
+
+impl Server {
+    /// Serves a connection until it ends, is closed or runs into one of its bounds.
+    pub(super) async fn serve<T: Transport>(self, stream: T, shared: Arc<Shared>) {
+        serve(stream, shared, self).await;
+    }
+}
+
+async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server) {
+    let Server {
+        router,
+        bounds,
+        drain,
+        metrics,
+        mut stage,
+    } = server;
+    let peer = shared.peer();
     let service = service_fn({
         let (shared, metrics) = (shared.clone(), metrics.clone());
         move |request: Request<Incoming>| {
@@ -71,7 +86,7 @@ pub(super) async fn serve(
     }
     let mut deadline = Deadline::default();
     let mut ended_in_error = false;
-    let aborted = {
+    let last = {
         let mut served =
             pin!(builder.serve_connection(Socket::new(&mut stream, shared.clone()), service));
         loop {
@@ -83,12 +98,12 @@ pub(super) async fn serve(
                             ended_in_error = error.is_parse();
                             tracing::debug!(%error, "a connection ended early");
                         }
-                        break false;
+                        break Last::Whole;
                     }
                     End::TimedOut(limit) => {
                         tracing::debug!(%peer, limit = limit.name(), "a connection took too long");
                         metrics.limited(limit);
-                        break true;
+                        break Last::TimedOut;
                     }
                 },
                 changed = stage.changed() => {
@@ -96,7 +111,7 @@ pub(super) async fn serve(
                     match now {
                         Stage::Closing => served.as_mut().graceful_shutdown(),
                         Stage::Open if changed.is_ok() => {}
-                        _ => break true,
+                        _ => break Last::Dropped,
                     }
                 }
             }
@@ -104,9 +119,30 @@ pub(super) async fn serve(
     };
     // Leases that are parked by now were in no answer that left.
     drop(shared.take_all());
-    if !aborted && (ended_in_error || shared.unread()) {
-        let _ = tokio::time::timeout(LINGER, linger(&mut stream)).await;
+    match last {
+        Last::Whole if ended_in_error || shared.unread() => {
+            let _ = tokio::time::timeout(LINGER, leave(&mut stream)).await;
+        }
+        // A client at rest is told that this is an end and no accident, if that can be had at once.
+        Last::TimedOut if !stream.holds_back() => drop(stream.shutdown().now_or_never()),
+        _ => {}
     }
+}
+
+/// Ends the session if there is one, then lingers.
+async fn leave<T: Transport>(stream: &mut T) -> std::io::Result<()> {
+    stream.shutdown().await?;
+    linger(stream.tcp()).await
+}
+
+/// How the serving of a connection ended.
+enum Last {
+    /// With the last answer, or with an error of the client's.
+    Whole,
+    /// It ran into one of its bounds.
+    TimedOut,
+    /// The server gave it up.
+    Dropped,
 }
 
 /// Header lines that the library allows by itself, in room that costs no allocation.

@@ -2,7 +2,7 @@
 //!
 //! A receive parks its leases here. They count as delivered once the HTTP library has taken the whole body of the answer
 //! and has then flushed: it flushes the socket only when its own buffer is empty, so at that moment the last byte is in the
-//! kernel. A connection that ends before drops the leases, and a drop gives them back (product 4.6).
+//! kernel. TLS keeps bytes too, and its flush ends when they have gone the same way. A connection that ends before drops the leases, and a drop gives them back (product 4.6).
 //!
 //! The same place knows what the connection is doing and since when, because both come from the same events.
 
@@ -115,6 +115,10 @@ impl Shared {
                 lines: Lines::default(),
             }),
         }
+    }
+
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Bytes came.

@@ -1,7 +1,7 @@
 //! The accept loop: sockets in, requests to the router, bounds on everything in between.
 //!
 //! Reading order: [`Edge`] (accepts, counts and stops) → `connection` (one connection from its first byte to its last) →
-//! `io` (what went over the socket, and when) → [`delivery`] (when an answer counts as delivered) → `body` (where both
+//! `io` (what went over the socket, and when) → [`tls`], `pem` and `handshake` (when it goes through TLS) → [`delivery`] (when an answer counts as delivered) → `body` (where both
 //! bodies end) → `precheck` (requests that the HTTP library lets through and nobody should).
 //!
 //! Why a loop of our own: a queue must know whether an answer has left, since a receive that never arrived is given back
@@ -10,8 +10,11 @@
 mod body;
 mod connection;
 pub mod delivery;
+mod handshake;
 mod io;
+pub mod pem;
 mod precheck;
+pub mod tls;
 mod turn_away;
 
 pub use body::BodyTooSlow;
@@ -22,10 +25,14 @@ use crate::drain::Drain;
 use crate::limit::Limit;
 use crate::metrics::Metrics;
 use axum::Router;
+use connection::Server;
+use delivery::Shared;
+use io::Tcp;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -88,9 +95,10 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Starts to accept. Once `drain` has begun, every answer says `Connection: close`.
+    /// Starts to accept, with TLS or without. Once `drain` has begun, every answer says `Connection: close`.
     pub fn start(
         listener: TcpListener,
+        tls: Option<Arc<Tls>>,
         router: Router,
         bounds: Bounds,
         drain: Drain,
@@ -102,12 +110,15 @@ impl Edge {
         let places = Arc::new(Semaphore::new(connections));
         let (stage, seen) = watch::channel(Stage::Open);
         let accepting = Accepting {
-            router,
-            bounds,
-            drain,
-            metrics,
+            server: Server {
+                router,
+                bounds,
+                drain,
+                metrics,
+                stage: seen,
+            },
+            tls,
             places: places.clone(),
-            stage: seen,
         };
         Self {
             stage,
@@ -146,21 +157,19 @@ impl Drop for Edge {
 }
 
 struct Accepting {
-    router: Router,
-    bounds: Bounds,
-    drain: Drain,
-    metrics: Arc<Metrics>,
+    server: Server,
+    tls: Option<Arc<Tls>>,
     places: Arc<Semaphore>,
-    stage: watch::Receiver<Stage>,
 }
 
 impl Accepting {
-    async fn run(mut self, listener: TcpListener) {
+    async fn run(self, listener: TcpListener) {
         let turned_away = TurnAway::default();
+        let mut stage = self.server.stage.clone();
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = self.stage.wait_for(|stage| *stage != Stage::Open) => return,
+                _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -172,24 +181,28 @@ impl Accepting {
 
     fn accepted(&self, stream: TcpStream, peer: SocketAddr, turned_away: &TurnAway) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.metrics.limited(Limit::Connections);
-            turned_away.answer(stream);
+            self.server.metrics.limited(Limit::Connections);
+            // With TLS nothing can be said before a handshake, which is what there is no room for.
+            if self.tls.is_none() {
+                turned_away.answer(stream);
+            }
             return;
         };
-        prepare(&stream, &self.bounds);
-        let served = connection::serve(
-            stream,
-            peer,
-            self.router.clone(),
-            self.bounds,
-            self.drain.clone(),
-            self.metrics.clone(),
-            self.stage.clone(),
-        );
-        tokio::spawn(async move {
-            served.await;
-            drop(place);
-        });
+        prepare(&stream, &self.server.bounds);
+        let shared = Arc::new(Shared::new(peer));
+        let server = self.server.clone();
+        // Two tasks, so that a plain connection has no room for a session in its own.
+        match self.tls.clone() {
+            None => tokio::spawn(async move {
+                let stream = Tcp::new(stream, shared.clone());
+                server.serve(stream, shared).await;
+                drop(place);
+            }),
+            Some(tls) => tokio::spawn(async move {
+                handshake::serve(stream, shared, tls, server).await;
+                drop(place);
+            }),
+        };
     }
 
     /// A connection that broke before it was accepted is no event; a lack of descriptors or memory is worth a pause, since
@@ -200,7 +213,7 @@ impl Accepting {
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionRefused => {}
             _ => {
-                tracing::error!(%error, open = self.bounds.connections - self.places.available_permits(), "could not accept a connection");
+                tracing::error!(%error, open = self.server.bounds.connections - self.places.available_permits(), "could not accept a connection");
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
         }

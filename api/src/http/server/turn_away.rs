@@ -38,19 +38,24 @@ impl Default for TurnAway {
 
 impl TurnAway {
     /// Sends the answer and closes.
-    pub(super) fn answer(&self, mut stream: TcpStream) {
+    pub(super) fn answer(&self, stream: TcpStream) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return;
         };
         tokio::spawn(async move {
-            let told = async {
-                stream.write_all(ANSWER).await?;
-                linger(&mut stream).await
-            };
-            let _ = tokio::time::timeout(PATIENCE, told).await;
+            tell(stream, ANSWER).await;
             drop(place);
         });
     }
+}
+
+/// Sends an answer to whatever was asked, to a client that takes it soon.
+pub(super) async fn tell(mut stream: TcpStream, answer: &[u8]) {
+    let told = async {
+        stream.write_all(answer).await?;
+        linger(&mut stream).await
+    };
+    let _ = tokio::time::timeout(PATIENCE, told).await;
 }
 
 /// Says that nothing more will come and takes what the client still sends until it closes. Closing at once with bytes
@@ -63,19 +68,20 @@ pub(super) async fn linger(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::ANSWER;
+
+    /// The body of an answer, which must be as long as its head says.
+    pub(in super::super) fn whole_problem(answer: &[u8]) -> serde_json::Value {
+        let text = std::str::from_utf8(answer).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let length = format!("content-length: {}", body.len());
+        assert!(head.contains(&length), "{}", body.len());
+        serde_json::from_str(body).unwrap()
+    }
 
     #[test]
     fn the_answer_is_a_whole_problem() {
-        let text = std::str::from_utf8(ANSWER).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.contains(&format!("content-length: {}", body.len())),
-            "{}",
-            body.len()
-        );
-        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(problem["code"], "overloaded");
+        assert_eq!(whole_problem(ANSWER)["code"], "overloaded");
     }
 }

@@ -1,0 +1,120 @@
+//! TLS on the listener: a certificate and its key from two files, read at the start and again when somebody asks for it.
+//!
+//! A pair that no client would accept is served neither at the start nor after a reload: not one that does not fit together,
+//! and not a certificate that is over. So a roll-out with the wrong files stops at its first replica, and a reload that fails
+//! leaves the pair in use that was good before. A certificate that ends while it is in use stays in use, as there is nothing
+//! better: what it says is for the client to judge.
+
+use super::pem::{self, PairError};
+use crate::config::tls::{HalfAPair, TlsSettings};
+use parking_lot::RwLock;
+use quita_storage::clock;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+/// The one protocol that is spoken inside.
+const ALPN: &[u8] = b"http/1.1";
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// One setting without the other.
+    #[error(transparent)]
+    Half(#[from] HalfAPair),
+    /// The files are not a pair that could be served.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// rustls does not take them.
+    #[error("TLS cannot be used: {0}")]
+    Refused(#[from] rustls::Error),
+}
+
+/// The pair in use, and where the next one comes from.
+pub struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads the pair that the settings name; `None`: they name none.
+    pub fn load(settings: &TlsSettings) -> Result<Option<Self>, TlsError> {
+        let Some((cert, key)) = settings.files()? else {
+            return Ok(None);
+        };
+        let pair = pem::read(cert, key, clock::wall())?;
+        Ok(Some(Self {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
+            current: RwLock::new(server_config(pair.key)?),
+        }))
+    }
+
+    /// Reads the pair again, for connections to come; the log says how it went. After a failure the one before stays.
+    /// Sessions cannot be resumed over it: a client that comes again sees the new certificate.
+    pub fn reload(&self) {
+        match self.read_again() {
+            Ok(not_after) => {
+                tracing::info!(certificate = %self.cert.display(), %not_after, "the TLS certificate was read again");
+            }
+            Err(error) => {
+                tracing::error!(%error, "the TLS certificate was not taken: the one before stays in use");
+            }
+        }
+    }
+
+    /// For the next handshake.
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        self.current.read().clone()
+    }
+
+    fn read_again(&self) -> Result<jiff::Timestamp, TlsError> {
+        let pair = pem::read(&self.cert, &self.key, clock::wall())?;
+        *self.current.write() = server_config(pair.key)?;
+        Ok(pair.not_after)
+    }
+}
+
+fn server_config(key: CertifiedKey) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_failed_reload_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cert, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+        let write = || {
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            fs::write(&cert, made.cert.pem()).unwrap();
+            fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        };
+        write();
+        let settings = TlsSettings {
+            tls_cert: Some(cert.clone()),
+            tls_key: Some(key.clone()),
+        };
+        let tls = Tls::load(&settings).unwrap().unwrap();
+        let first = tls.current();
+        fs::write(&key, "half of it").unwrap();
+        tls.reload();
+        assert!(Arc::ptr_eq(&first, &tls.current()));
+        write();
+        tls.reload();
+        assert!(!Arc::ptr_eq(&first, &tls.current()));
+        assert!(Tls::load(&TlsSettings::default()).unwrap().is_none());
+    }
+}
