@@ -206,12 +206,11 @@ impl Server {
             config: config.clone(),
             drain: drain.clone(),
         });
-        let bounds = Bounds::of(&config);
         let edge = Edge::start(
             listener,
             tls.clone(),
             router,
-            bounds,
+            Bounds::of(&config),
             drain.clone(),
             metrics,
         );

@@ -4,17 +4,16 @@
 //! bound is a ratio within the run or a figure that the contract of the desk names; see [`Bounds`].
 
 use crate::Outcome;
-use crate::client::{Connection, Request, SERIAL};
 use crate::fill::fill;
+use crate::fresh::{Ground, Store};
 use crate::lifecycle::{self, Requests};
-use crate::load::message;
+use crate::messages::{self, message};
 use crate::meters::Meters;
-use crate::postgres;
 use crate::process::memory_mib;
 use crate::report::Verdict;
 use crate::server::Quita;
+use crate::stats::median;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -48,32 +47,26 @@ impl Line {
 
 /// Measures the desk on each store that is there.
 pub(crate) async fn run(
-    program: &Path,
-    directory: &Path,
+    ground: &Ground,
     depth: u64,
     length: Duration,
-    stores: &[&'static str],
+    stores: &[Store],
 ) -> Outcome<Verdict> {
     let mut lines = Vec::new();
     for store in stores {
         let bounds = Bounds {
-            redriven_per_second: if *store == "sqlite" { 5_000.0 } else { 3_000.0 },
+            redriven_per_second: match store {
+                Store::Sqlite => 5_000.0,
+                Store::Postgres => 3_000.0,
+            },
         };
-        let database = match *store {
-            "postgres" => Some(postgres::database().await?),
-            _ => None,
-        };
-        let url = database.as_ref().map(|database| database.url.as_str());
-        let quita = Quita::start(program, directory, url).await?;
+        let fresh = ground.start(*store).await?;
         let desk = Desk {
-            quita: &quita,
-            store,
+            quita: &fresh.quita,
+            store: store.name(),
         };
         desk.measure(depth, length, &bounds, &mut lines).await?;
-        drop(quita);
-        if let Some(database) = database {
-            database.drop().await;
-        }
+        fresh.end().await;
     }
     println!("| store | row | figure | bound | |\n|---|---|---:|---:|---|");
     for line in &lines {
@@ -220,13 +213,7 @@ impl Desk<'_> {
         } else {
             body.to_string()
         };
-        let request = Request::new(method, path, Some(&self.quita.key), &body);
-        let mut connection = Connection::open(self.quita.address).await?;
-        let answer = connection.call(request.bytes()).await?;
-        if answer.status / 100 != 2 {
-            return Err(answer.unexpected().into());
-        }
-        Ok(serde_json::from_slice(answer.body)?)
+        self.quita.call(method, path, &body).await
     }
 
     async fn seconds(&self, method: &str, path: &str, body: &Value) -> Outcome<f64> {
@@ -240,7 +227,7 @@ impl Desk<'_> {
         for _ in 0..3 {
             seconds.push(self.seconds(method, path, body).await?);
         }
-        Ok(middle(&mut seconds))
+        Ok(median(&seconds))
     }
 
     /// The same page of the shallow and of the deep queue, turn by turn.
@@ -252,22 +239,17 @@ impl Desk<'_> {
                 seconds.push(self.seconds("GET", &path, &Value::Null).await?);
             }
         }
-        Ok((middle(&mut shallow), middle(&mut deep)))
+        Ok((median(&shallow), median(&deep)))
     }
 
     /// Requests per second of whole lives in a queue of their own.
     async fn lifecycle(&self, run: &str, length: Duration) -> Outcome<f64> {
         let key = self.quita.key.as_str();
-        let publish = format!(
-            "{{\"queue\":\"live\",\"message\":{},\"client_request_id\":\"{SERIAL}-{run}\"}}",
-            message()
-        );
-        let receive = "{\"queue\":\"live\",\"max_messages\":1,\"wait_seconds\":1}";
         self.call("POST", "/v1/queues/live/purge", &json!({"confirm": "live"}))
             .await?;
         let requests = Requests {
-            publish: Request::new("POST", "/v1/queue/publish", Some(key), &publish),
-            receive: Request::new("POST", "/v1/queue/receive", Some(key), receive),
+            publish: messages::publish_as(run, "live", &message(), Some(key)),
+            receive: messages::receive("live", 1, Some(key)),
             key: key.into(),
         };
         let meters = Meters {
@@ -327,9 +309,4 @@ impl Desk<'_> {
         }
         Ok((rows, peak - before, began.elapsed().as_secs_f64()))
     }
-}
-
-fn middle(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }

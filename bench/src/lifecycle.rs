@@ -19,7 +19,7 @@ const PAIRS: usize = 64;
 /// Messages on their way at the most.
 const WINDOW: usize = 128;
 /// Requests in a message's life.
-const REQUESTS: u64 = 3;
+pub(crate) const REQUESTS: u64 = 3;
 
 /// The two requests that can be built before.
 pub(crate) struct Requests {
@@ -58,7 +58,9 @@ pub(crate) async fn run(
             Arc::clone(&requests.key),
             Arc::clone(&pace),
         );
-        tasks.spawn(consume(consumer, receive, key, clock, pace, window));
+        tasks.spawn(consume(
+            consumer, receive, key, clock, pace, window, REQUESTS,
+        ));
     }
     let spent = window.watch(meters).await;
     pace.close();
@@ -87,13 +89,15 @@ async fn produce(
     Ok(Tally::default())
 }
 
-async fn consume(
+/// Receives and acks until the window is over. Each ack adds a permit to `gone` and counts as `requests`.
+pub(crate) async fn consume(
     mut connection: Connection,
     receive: Request,
     key: Arc<str>,
     clock: Instant,
-    pace: Arc<Semaphore>,
+    gone: Arc<Semaphore>,
     window: Window,
+    requests: u64,
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     while Instant::now() <= window.end {
@@ -121,8 +125,8 @@ async fn consume(
         if answer.status != 200 {
             return Err(answer.unexpected());
         }
-        pace.add_permits(1);
-        tally.note(window, REQUESTS, sent, Instant::now());
+        gone.add_permits(1);
+        tally.note(window, requests, sent, Instant::now());
     }
     Ok(tally)
 }

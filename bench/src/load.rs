@@ -1,18 +1,14 @@
 //! A closed loop of requests: n connections, each with one request under way, all the time.
 
 use crate::Outcome;
-use crate::client::{Connection, Request, SERIAL, STAMP};
+use crate::client::{Connection, Request};
 use crate::meters::{Meters, Spent};
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Size of the message that is published, in bytes: a charge with some baggage.
-const MESSAGE_BYTES: usize = 1024;
-
 /// Runs before the clock counts: connections are open, caches and plans warm.
-const WARM_UP: Duration = Duration::from_millis(700);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(700);
 
 /// What one run of one row showed.
 pub(crate) struct Measured {
@@ -69,10 +65,11 @@ impl Tally {
     }
 }
 
-/// Sends `request` over `connections` connections for `length` and expects a 201 each time.
+/// Sends `requests`, one after the other and over again, over `connections` connections for `length` and expects a success
+/// each time. Each connection begins with another one of them.
 pub(crate) async fn closed_loop(
     address: SocketAddr,
-    request: &Request,
+    requests: &[Request],
     connections: usize,
     length: Duration,
     meters: &Meters,
@@ -84,12 +81,10 @@ pub(crate) async fn closed_loop(
     let window = Window::after_warm_up(length);
     let mut tasks = JoinSet::new();
     for (index, connection) in open.into_iter().enumerate() {
-        tasks.spawn(send(
-            connection,
-            request.clone(),
-            first_serial(index),
-            window,
-        ));
+        let mut requests = requests.to_vec();
+        let turn = index % requests.len();
+        requests.rotate_left(turn);
+        tasks.spawn(send(connection, requests, first_serial(index), window));
     }
     let spent = window.watch(meters).await;
     collect(tasks, window, spent).await
@@ -97,16 +92,18 @@ pub(crate) async fn closed_loop(
 
 async fn send(
     mut connection: Connection,
-    mut request: Request,
+    mut requests: Vec<Request>,
     first: u64,
     window: Window,
 ) -> std::io::Result<Tally> {
     let mut tally = Tally::default();
     let mut begun = Instant::now();
     for serial in first.. {
+        let turn = (serial - first) as usize % requests.len();
+        let request = &mut requests[turn];
         request.number(serial, serial);
         let answer = connection.call(request.bytes()).await?;
-        if answer.status != 201 {
+        if answer.status / 100 != 2 {
             return Err(answer.unexpected());
         }
         let done = Instant::now();
@@ -144,36 +141,4 @@ pub(crate) async fn collect(
         latencies: sum.latencies,
         spent,
     })
-}
-
-/// A JSON object of [`MESSAGE_BYTES`] that no compressor shrinks, with a [`SERIAL`] and a [`STAMP`] in it.
-pub(crate) fn message() -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::with_capacity(MESSAGE_BYTES);
-    let _ = write!(
-        text,
-        "{{\"id\":\"{SERIAL}\",\"sent\":\"{STAMP}\",\"subscription\":\"sub_0412\",\"customer\":\"Padaria Bom Grao\",\
-         \"amount\":18990,\"competence\":\"2026-10\",\"pad\":\""
-    );
-    // Marsaglia's xorshift64: repeatable noise.
-    let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
-    while text.len() + 2 < MESSAGE_BYTES {
-        noise ^= noise << 13;
-        noise ^= noise >> 7;
-        noise ^= noise << 17;
-        text.push(char::from(ALPHABET[(noise & 63) as usize]));
-    }
-    text + "\"}"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_message_is_json_of_the_stated_size() {
-        let text = message();
-        assert_eq!(text.len(), MESSAGE_BYTES);
-        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
-    }
 }

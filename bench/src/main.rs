@@ -7,27 +7,37 @@
 //! Absolute figures belong to a machine; the ratio to the bare handler travels. Rows alternate and repeat, the table
 //! shows medians. Load and server share the cores: what the load costs is in the table, too.
 
+mod access;
+mod all;
 mod ceiling;
 mod client;
+mod compare;
 mod desk;
 mod fill;
+mod fresh;
 mod lifecycle;
 mod load;
+mod messages;
 mod meters;
+mod paced;
 mod postgres;
 mod process;
 mod report;
 mod rows;
 mod server;
+mod slow;
+mod stats;
 mod subject;
+mod token;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+use fresh::{Ground, Store};
 use report::{Figures, Verdict};
-use rows::{Row, Subject};
+use rows::Row;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use subject::Subjects;
+use subject::{Bare, Subjects};
 
 /// A bench that fails says why and ends; nobody handles its errors.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -57,7 +67,7 @@ struct Arguments {
     directory: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum What {
     /// The operators' desk over many dead letters, instead of the table of requests
     Desk {
@@ -65,12 +75,30 @@ enum What {
         #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
         depth: u64,
     },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Store {
-    Sqlite,
-    Postgres,
+    /// Everything that is said about speed, in 10 to 15 minutes, with its bounds
+    All(all::Extent),
+    /// Two files of `all` side by side
+    Compare {
+        /// The earlier one.
+        before: PathBuf,
+        /// The later one.
+        after: PathBuf,
+    },
+    /// What authentication with limits costs the server, per publish
+    Access {
+        /// Pairs of measurements; the median of their ratios counts.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        pairs: u32,
+    },
+    /// Clients that are slow on purpose: when they are closed, and what others notice
+    Slow {
+        /// Slow clients of one wave.
+        #[arg(long, default_value_t = 500)]
+        count: usize,
+        /// Waves; between them the others are alone.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+        waves: u32,
+    },
 }
 
 fn main() -> ExitCode {
@@ -112,23 +140,60 @@ fn ending(verdict: Outcome<Verdict>) -> ExitCode {
 
 #[tokio::main(worker_threads = 2)]
 async fn run(arguments: &Arguments) -> Outcome<Verdict> {
-    if let Some(What::Desk { depth }) = arguments.what {
-        return desk(arguments, depth).await;
+    if let Some(What::Compare { before, after }) = &arguments.what {
+        return compare::run(before, after).map(|()| Verdict::Pass);
     }
-    let only = arguments.only.map(|store| match store {
-        Store::Sqlite => Subject::Sqlite,
-        Store::Postgres => Subject::Postgres,
-    });
     let length = Duration::from_secs_f64(arguments.seconds);
-    let mut chosen = rows::chosen(only, &arguments.rows);
-    if chosen.iter().any(|row| row.subject == Subject::Postgres) && !postgres::is_there().await {
-        eprintln!("no PostgreSQL here: its rows are left out");
-        chosen.retain(|row| row.subject != Subject::Postgres);
+    let ground = Ground {
+        program: server::program(arguments.server.clone())?,
+        directory: directory(arguments)?,
+    };
+    match &arguments.what {
+        Some(What::All(extent)) => {
+            let stores = stores(arguments.only).await;
+            all::run(&ground, &stores, extent, length).await
+        }
+        Some(What::Desk { depth }) => {
+            let stores = stores(arguments.only).await;
+            desk::run(&ground, *depth, length, &stores).await
+        }
+        Some(What::Access { pairs }) => access::run(&ground, *pairs, length).await,
+        Some(What::Slow { count, waves }) => slow::run(&ground, *count, *waves).await,
+        _ => table(arguments, ground, length).await,
     }
-    let program = server::program(arguments.server.clone())?;
-    let subjects = Subjects::prepare(program, stores(arguments)?).await?;
-    let mut results: Vec<(Row, Vec<Figures>)> =
-        chosen.into_iter().map(|row| (row, Vec::new())).collect();
+}
+
+/// Where stores are made.
+fn directory(arguments: &Arguments) -> Outcome<PathBuf> {
+    let directory = arguments
+        .directory
+        .clone()
+        .or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
+    Ok(directory.ok_or("no directory for stores")?)
+}
+
+/// The stores that are wanted and there.
+async fn stores(only: Option<Store>) -> Vec<Store> {
+    let mut stores = Store::ALL.to_vec();
+    stores.retain(|store| only.is_none_or(|only| only == *store));
+    if stores.contains(&Store::Postgres) && !postgres::is_there().await {
+        eprintln!("no PostgreSQL here: its rows are left out");
+        stores.retain(|store| *store != Store::Postgres);
+    }
+    stores
+}
+
+/// The short table of requests.
+async fn table(arguments: &Arguments, ground: Ground, length: Duration) -> Outcome<Verdict> {
+    let stores = stores(arguments.only).await;
+    let mut results: Vec<(Row, Vec<Figures>)> = rows::chosen(&stores, &arguments.rows)
+        .into_iter()
+        .map(|row| (row, Vec::new()))
+        .collect();
+    let subjects = Subjects {
+        bare: Bare::start().await?,
+        ground,
+    };
     for repetition in 1..=arguments.repeat {
         for (row, runs) in &mut results {
             let figures = subjects
@@ -145,26 +210,4 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
     let lines = report::lines(&results);
     report::print(&lines)?;
     Ok(report::verdict(&lines))
-}
-
-/// Where stores are made.
-fn stores(arguments: &Arguments) -> Outcome<PathBuf> {
-    let directory = arguments
-        .directory
-        .clone()
-        .or_else(|| Some(std::env::current_exe().ok()?.parent()?.to_owned()));
-    Ok(directory.ok_or("no directory for stores")?)
-}
-
-async fn desk(arguments: &Arguments, depth: u64) -> Outcome<Verdict> {
-    let mut wanted = Vec::new();
-    if arguments.only != Some(Store::Postgres) {
-        wanted.push("sqlite");
-    }
-    if arguments.only != Some(Store::Sqlite) && postgres::is_there().await {
-        wanted.push("postgres");
-    }
-    let program = server::program(arguments.server.clone())?;
-    let length = Duration::from_secs_f64(arguments.seconds);
-    desk::run(&program, &stores(arguments)?, depth, length, &wanted).await
 }

@@ -1,6 +1,7 @@
 //! Child processes and what they cost, read from `/proc`.
 
 use crate::Outcome;
+use std::collections::HashSet;
 use std::fs::read_to_string;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -41,6 +42,22 @@ impl Drop for Owned {
 /// A free port of the loopback interface, free at least a moment ago.
 pub(crate) fn free_address() -> Outcome<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// Ports of the clients of `server` on this machine whose connections the server has not closed.
+pub(crate) fn open_clients(server: SocketAddr) -> Outcome<HashSet<u16>> {
+    Ok(clients_in(&read_to_string("/proc/net/tcp")?, server.port()))
+}
+
+/// Lines of `/proc/net/tcp` (proc(5)): number, local address, remote address, state; 01 is established.
+fn clients_in(table: &str, server: u16) -> HashSet<u16> {
+    let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
+    let client = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+        (state == "01" && port(local)? == server).then(|| port(remote))?
+    };
+    table.lines().filter_map(client).collect()
 }
 
 /// CPU seconds of a process, its threads included, ended ones too.
@@ -102,6 +119,15 @@ pub(crate) fn memory_mib(pid: u32) -> Outcome<(f64, f64)> {
     Ok((mib("Rss:")?, mib("Pss:")?))
 }
 
+/// Bytes that a process has sent to the disk: `write_bytes` of `/proc/PID/io` (proc(5)).
+pub(crate) fn bytes_written(pid: u32) -> Outcome<f64> {
+    let io = read_to_string(format!("/proc/{pid}/io"))?;
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes:"));
+    Ok(line.ok_or("no write_bytes")?.trim().parse()?)
+}
+
 struct Stat {
     parent: u32,
     own: f64,
@@ -118,4 +144,19 @@ fn stat(pid: u32) -> Option<Stat> {
         own: seconds(11)? + seconds(12)?,
         ended_children: seconds(13)? + seconds(14)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_the_server_has_closed_do_not_count() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n\
+            1: 0100007F:1F90 0100007F:C350 01 00000000:00000000\n\
+            2: 0100007F:1F90 0100007F:C351 04 00025800:00000000\n\
+            3: 0100007F:C350 0100007F:1F90 01 00000000:00000000\n";
+        assert_eq!(clients_in(table, 8080), HashSet::from([50_000]));
+    }
 }

@@ -1,8 +1,10 @@
 //! Medians, the table, one JSON line per row, and the verdict.
 
 use crate::Outcome;
+use crate::fresh::Store;
 use crate::load::Measured;
 use crate::rows::{Bound, CLIENT_FLOOR, PROOF_CONNECTIONS, Row, Subject, Work};
+use crate::stats::{self, percentile_ms};
 use serde::Serialize;
 use std::fmt;
 
@@ -36,17 +38,10 @@ impl fmt::Display for Figures {
 impl From<Measured> for Figures {
     fn from(measured: Measured) -> Self {
         let requests = measured.requests.max(1) as f64;
-        let percentile = |share: f64| {
-            let at = (measured.latencies.len().saturating_sub(1) as f64 * share) as usize;
-            measured
-                .latencies
-                .get(at)
-                .map_or(0.0, |us| f64::from(*us) / 1000.0)
-        };
         Self {
             requests_per_second: measured.requests as f64 / measured.seconds,
-            p50_ms: percentile(0.50),
-            p99_ms: percentile(0.99),
+            p50_ms: percentile_ms(&measured.latencies, 0.50),
+            p99_ms: percentile_ms(&measured.latencies, 0.99),
             server_cpu_us: measured.spent.server * 1e6 / requests,
             postgres_cpu_us: measured.spent.postgres * 1e6 / requests,
             client_cpu_us: measured.spent.client * 1e6 / requests,
@@ -124,7 +119,7 @@ impl Line {
             p50_ms: two(self.figures.p50_ms),
             p99_ms: two(self.figures.p99_ms),
             server_cpu_us_per_request: two(self.figures.server_cpu_us),
-            postgres_cpu_us_per_request: (self.row.subject == Subject::Postgres)
+            postgres_cpu_us_per_request: (self.row.subject == Subject::Quita(Store::Postgres))
                 .then(|| two(self.figures.postgres_cpu_us)),
             client_cpu_us_per_request: two(self.figures.client_cpu_us),
             ratio: self.ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
@@ -188,7 +183,7 @@ pub(crate) fn print(lines: &[Line]) -> Outcome<()> {
             continue;
         }
         let postgres = match line.row.subject {
-            Subject::Postgres => format!("{:.1}", figures.postgres_cpu_us),
+            Subject::Quita(Store::Postgres) => format!("{:.1}", figures.postgres_cpu_us),
             _ => "-".to_owned(),
         };
         println!(
@@ -234,16 +229,7 @@ pub(crate) fn verdict(lines: &[Line]) -> Verdict {
 }
 
 fn medians(runs: &[Figures]) -> Figures {
-    let median = |of: fn(&Figures) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => 0.0,
-            n if n % 2 == 1 => values[middle],
-            _ => f64::midpoint(values[middle - 1], values[middle]),
-        }
-    };
+    let median = |of: fn(&Figures) -> f64| stats::median(&runs.iter().map(of).collect::<Vec<_>>());
     Figures {
         requests_per_second: median(|run| run.requests_per_second),
         p50_ms: median(|run| run.p50_ms),

@@ -1,5 +1,7 @@
 //! What is measured, and what each figure must reach.
 
+use crate::fresh::Store;
+
 /// Connections at which the bare handler must reach [`CLIENT_FLOOR`].
 pub(crate) const PROOF_CONNECTIONS: usize = 256;
 
@@ -11,11 +13,12 @@ pub(crate) const CLIENT_FLOOR: f64 = 80_000.0;
 pub(crate) enum Subject {
     /// The bare axum handler.
     Bare,
-    /// quita on an embedded store.
-    Sqlite,
-    /// quita on a PostgreSQL of its own.
-    Postgres,
+    /// quita on a store of its own.
+    Quita(Store),
 }
+
+const SQLITE: Subject = Subject::Quita(Store::Sqlite);
+const POSTGRES: Subject = Subject::Quita(Store::Postgres);
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,7 @@ impl Row {
 /// All rows in the order of a repetition: what is compared runs close together.
 pub(crate) const ROWS: [Row; 12] = {
     use Bound::{Memory, Ratio};
-    use Subject::{Bare, Postgres, Sqlite};
+    use Subject::Bare;
     use Work::{Idle, Lifecycle, Publish};
     const fn row(name: &'static str, subject: Subject, work: Work, bound: Option<Bound>) -> Row {
         Row {
@@ -71,37 +74,39 @@ pub(crate) const ROWS: [Row; 12] = {
         }
     }
     [
-        row("sqlite-idle", Sqlite, Idle, Some(Memory(40.0))),
+        row("sqlite-idle", SQLITE, Idle, Some(Memory(40.0))),
         row("bare-1", Bare, Publish(1), None),
-        row("sqlite-publish-1", Sqlite, Publish(1), None),
-        row("postgres-publish-1", Postgres, Publish(1), None),
-        row("sqlite-lifecycle", Sqlite, Lifecycle, Some(Ratio(0.22))),
-        row("postgres-lifecycle", Postgres, Lifecycle, Some(Ratio(0.12))),
+        row("sqlite-publish-1", SQLITE, Publish(1), None),
+        row("postgres-publish-1", POSTGRES, Publish(1), None),
+        row("sqlite-lifecycle", SQLITE, Lifecycle, Some(Ratio(0.22))),
+        row("postgres-lifecycle", POSTGRES, Lifecycle, Some(Ratio(0.12))),
         row("bare-64", Bare, Publish(64), None),
-        row("sqlite-publish-64", Sqlite, Publish(64), None),
-        row("postgres-publish-64", Postgres, Publish(64), None),
+        row("sqlite-publish-64", SQLITE, Publish(64), None),
+        row("postgres-publish-64", POSTGRES, Publish(64), None),
         row(
             "sqlite-publish-256",
-            Sqlite,
+            SQLITE,
             Publish(256),
             Some(Ratio(0.33)),
         ),
         row("bare-256", Bare, Publish(PROOF_CONNECTIONS), None),
         row(
             "postgres-publish-256",
-            Postgres,
+            POSTGRES,
             Publish(256),
             Some(Ratio(0.20)),
         ),
     ]
 };
 
-/// The rows that `only` and `wanted` leave, and every row of the bare handler that they are compared with. The bare
+/// The rows of these stores that `wanted` leaves, and every row of the bare handler that they are compared with. The bare
 /// handler at [`PROOF_CONNECTIONS`] always runs: without it nobody knows what was measured.
-pub(crate) fn chosen(only: Option<Subject>, wanted: &[String]) -> Vec<Row> {
+pub(crate) fn chosen(stores: &[Store], wanted: &[String]) -> Vec<Row> {
     let asked = |row: &Row| {
-        (row.subject == Subject::Bare || only.is_none_or(|subject| row.subject == subject))
-            && (wanted.is_empty() || wanted.iter().any(|part| row.name.contains(part.as_str())))
+        (match row.subject {
+            Subject::Bare => true,
+            Subject::Quita(store) => stores.contains(&store),
+        }) && (wanted.is_empty() || wanted.iter().any(|part| row.name.contains(part.as_str())))
     };
     let compared: Vec<usize> = ROWS
         .iter()
@@ -127,9 +132,9 @@ mod tests {
     fn a_chosen_row_brings_what_it_is_compared_with() {
         let names = |rows: Vec<Row>| rows.into_iter().map(|row| row.name).collect::<Vec<_>>();
         assert_eq!(
-            names(chosen(Some(Subject::Sqlite), &["lifecycle".to_owned()])),
+            names(chosen(&[Store::Sqlite], &["lifecycle".to_owned()])),
             ["sqlite-lifecycle", "bare-64", "bare-256"]
         );
-        assert_eq!(chosen(None, &[]).len(), ROWS.len());
+        assert_eq!(chosen(&Store::ALL, &[]).len(), ROWS.len());
     }
 }

@@ -3,6 +3,8 @@
 use crate::Outcome;
 use crate::client::{Connection, Request};
 use crate::process::{Owned, free_address};
+use serde_json::Value;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,9 +18,9 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) struct Quita {
     process: Owned,
     pub(crate) address: SocketAddr,
-    /// The administrator's API key.
+    /// The administrator's API key; empty where none is needed.
     pub(crate) key: String,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Quita {
@@ -27,6 +29,16 @@ impl Quita {
         program: &Path,
         directory: &Path,
         database_url: Option<&str>,
+    ) -> Outcome<Self> {
+        Self::start_with(program, directory, database_url, &[]).await
+    }
+
+    /// The same with settings that are not the default.
+    pub(crate) async fn start_with(
+        program: &Path,
+        directory: &Path,
+        database_url: Option<&str>,
+        settings: &[&str],
     ) -> Outcome<Self> {
         let data = tempfile::Builder::new()
             .prefix("quita-bench-")
@@ -48,7 +60,8 @@ impl Quita {
             .arg("--data-dir")
             .arg(data.path())
             .arg("--admin-key-file")
-            .arg(&key_file);
+            .arg(&key_file)
+            .args(settings);
         if let Some(url) = database_url {
             command.arg("--database-url").arg(url);
         }
@@ -64,13 +77,23 @@ impl Quita {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let key = std::fs::read_to_string(&key_file)?.trim().to_owned();
+        let key = match std::fs::read_to_string(&key_file) {
+            Ok(key) => key.trim().to_owned(),
+            // A second server on one store gets its key from who started it; an open one has none.
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error.into()),
+        };
         Ok(Self {
             process,
             address,
             key,
-            _data: data,
+            data,
         })
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        self.data.path()
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -79,14 +102,21 @@ impl Quita {
 
     /// Makes a queue with the default policy.
     pub(crate) async fn create(&self, queue: &str) -> Outcome<()> {
-        let request = Request::new("PUT", &format!("/v1/queues/{queue}"), Some(&self.key), "{}");
+        self.call("PUT", &format!("/v1/queues/{queue}"), "{}")
+            .await?;
+        Ok(())
+    }
+
+    /// One request as the administrator; its answer must be a success.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &str) -> Outcome<Value> {
+        let key = (!self.key.is_empty()).then_some(self.key.as_str());
+        let request = Request::new(method, path, key, body);
         let mut connection = Connection::open(self.address).await?;
         let answer = connection.call(request.bytes()).await?;
-        if answer.status / 100 == 2 {
-            Ok(())
-        } else {
-            Err(answer.unexpected().into())
+        if answer.status / 100 != 2 {
+            return Err(answer.unexpected().into());
         }
+        Ok(serde_json::from_slice(answer.body)?)
     }
 }
 

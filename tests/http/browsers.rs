@@ -4,6 +4,7 @@ use crate::client::checked;
 use quita_storage::memory;
 use quita_tests::server::TestServer;
 use quita_tests::wire::Answer;
+use std::fmt::Write;
 
 const CLOSED: &str = "default-src 'none'; frame-ancestors 'none'";
 const DESK: &str = "https://desk.example.com";
@@ -11,7 +12,7 @@ const DESK: &str = "https://desk.example.com";
 async fn ask(server: &TestServer, method: &str, path: &str, headers: &str, key: bool) -> Answer {
     let mut headers = headers.to_owned();
     if key {
-        headers += &format!("authorization: Bearer {}\r\n", server.key);
+        let _ = write!(headers, "authorization: Bearer {}\r\n", server.key);
     }
     let mut wire = server.wire().await;
     wire.send(format!(

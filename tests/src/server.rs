@@ -19,6 +19,9 @@ use tokio::net::TcpListener;
 /// Longer than a start or a stop takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// File in which a process leaves what it prints.
+const SAID: &str = "said";
+
 /// A server in this process, on a port of its own.
 pub struct TestServer {
     /// Where it listens.
@@ -106,7 +109,7 @@ pub struct Process {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
-    log: PathBuf,
+    said: PathBuf,
 }
 
 impl Process {
@@ -118,7 +121,7 @@ impl Process {
     /// The same, with all that it prints in the file `said` of the folder.
     pub fn start_heard(folder: &Path, arguments: &[&str]) -> Self {
         Self::start_with(folder, arguments, |command| {
-            let said = std::fs::File::create(folder.join("said")).unwrap();
+            let said = File::create(folder.join(SAID)).unwrap();
             command.stdout(said.try_clone().unwrap()).stderr(said);
         })
     }
@@ -130,17 +133,15 @@ impl Process {
         command
             .arg("--listen")
             .arg(address.to_string())
-            .args(arguments);
-        let log = folder.join(format!("{}.log", address.port()));
-        command
+            .args(arguments)
             .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap());
+            .stderr(Stdio::null());
         change(&mut command);
         let child = command.spawn().unwrap();
         let mut process = Self {
             address,
             child,
-            log,
+            said: folder.join(SAID),
         };
         let tls = arguments.contains(&"--tls-cert");
         let began = Instant::now();
@@ -169,19 +170,19 @@ impl Process {
         assert!(done.success());
     }
 
-    /// What it has logged.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+    /// What it has printed, if it was started to be heard.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until this is in its log so many times.
-    pub async fn logs(&self, text: &str, times: usize) {
+    /// Waits until it has printed this so many times.
+    pub async fn says(&self, text: &str, times: usize) {
         let began = Instant::now();
-        while self.log().matches(text).count() < times {
+        while self.said().matches(text).count() < times {
             assert!(
                 began.elapsed() < PATIENCE,
                 "{text:?} is not in\n{}",
-                self.log()
+                self.said()
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

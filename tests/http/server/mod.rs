@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// A time-out that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
@@ -66,13 +66,10 @@ impl TestEdge {
         let (reached, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let drain = Drain::default();
         let router = routes.merge(plain_routes(&reached, &running));
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        if tls.is_some() {
-            // Connections inherit it: the kernel takes so little that a session has to hold bytes back.
-            socket.set_send_buffer_size(4_096).unwrap();
-        }
-        let listener = socket.listen(1_024).unwrap();
+        let listener = match &tls {
+            None => TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            Some(_) => narrow_listener(),
+        };
         let address = listener.local_addr().unwrap();
         let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
         Self {
@@ -91,6 +88,14 @@ impl TestEdge {
     fn reached(&self) -> usize {
         self.reached.load(Ordering::SeqCst)
     }
+}
+
+/// Connections inherit its buffer: the kernel takes so little that a session has to hold bytes back.
+fn narrow_listener() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.set_send_buffer_size(4_096).unwrap();
+    socket.listen(1_024).unwrap()
 }
 
 struct Running(Arc<AtomicUsize>);

@@ -302,6 +302,40 @@ async fn a_message_for_a_client_that_hung_up_goes_to_another_at_once() {
     }
 }
 
+/// All of them are still in their line when the messages come: only the kernel knows that they have gone.
+#[tokio::test]
+async fn waiters_that_hang_up_together_get_nothing() {
+    let (authority, tls) = certified();
+    let (edge, service) = start_over(tls, wide()).await;
+    let mut other = secure(&edge, &authority).await;
+    publish(&service, 1).await;
+    assert_eq!(attempts_on(&mut other).await, [1]);
+    let mut waiting = Vec::new();
+    for _ in 0..60 {
+        let mut wire = secure(&edge, &authority).await;
+        ask(&mut wire, 30_000, 200).await;
+        waiting.push(wire);
+    }
+    soon("all wait", || service.coalescer().wakeup().waiting() == 60).await;
+    for (n, wire) in waiting.into_iter().enumerate() {
+        match n % 3 {
+            0 => wire.part().await,
+            1 => drop(wire),
+            _ => wire.abort(),
+        }
+    }
+    for _ in 0..20 {
+        publish(&service, 10).await;
+    }
+    let mut received = Vec::new();
+    while received.len() < 20 {
+        let more = attempts_on(&mut other).await;
+        assert!(!more.is_empty(), "only {} of 20 came", received.len());
+        received.extend(more);
+    }
+    assert!(received.iter().all(|attempt| *attempt == 1), "{received:?}");
+}
+
 /// Requests that come while an answer with messages is on its way are looked at for a goodbye, and kept.
 #[tokio::test]
 async fn requests_that_come_early_are_answered_in_their_turn() {

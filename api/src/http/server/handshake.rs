@@ -6,6 +6,7 @@ use super::delivery::Shared;
 use super::io::{Tcp, Transport};
 use super::tls::Tls;
 use super::turn_away::tell;
+use crate::limit::Limit;
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -42,7 +43,10 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, tls: Arc<Tls>,
         Ok(Ok(Some(stream))) => server.serve(stream, shared).await,
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
-        Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
+        Err(_) => {
+            tracing::debug!(%peer, limit = Limit::HeaderTime.name(), "a TLS handshake took too long");
+            server.metrics.limited(Limit::HeaderTime);
+        }
     }
 }
 
@@ -103,9 +107,87 @@ impl Transport for TlsStream<Tcp> {
 #[cfg(test)]
 mod tests {
     use super::super::turn_away::tests::whole_problem;
+    use super::*;
+    use crate::config::tls::TlsSettings;
+    use futures_util::FutureExt;
+    use futures_util::task::noop_waker;
+    use std::net::Ipv4Addr;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+    type Client = tokio_rustls::client::TlsStream<TcpStream>;
+
+    /// Both ends of a session.
+    async fn session() -> (TlsStream<Tcp>, Client) {
+        let folder = tempfile::tempdir().unwrap();
+        let (cert, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(&cert, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let settings = TlsSettings {
+            tls_cert: Some(cert),
+            tls_key: Some(key),
+        };
+        let tls = Tls::load(&settings).unwrap().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap());
+        let (socket, accepted) = tokio::join!(socket, listener.accept());
+        let (stream, peer) = accepted.unwrap();
+        let name = ServerName::from(Ipv4Addr::LOCALHOST).to_owned();
+        let connector = TlsConnector::from(Arc::new(client));
+        let (served, called) = tokio::join!(
+            shake(stream, Arc::new(Shared::new(peer)), &tls),
+            connector.connect(name, socket.unwrap())
+        );
+        (served.unwrap().unwrap(), called.unwrap())
+    }
+
+    fn there(server: &mut TlsStream<Tcp>) -> bool {
+        let waker = noop_waker();
+        server.still_there(&Context::from_waker(&waker)).is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_gone_is_known_before_the_event_loop_says_so() {
+        let (mut server, client) = session().await;
+        assert!(there(&mut server) && there(&mut server));
+        drop(client);
+        assert!(!there(&mut server));
+        let (mut server, mut client) = session().await;
+        client.shutdown().now_or_never().unwrap().unwrap();
+        assert!(!there(&mut server));
+        // A goodbye alone is enough, with the socket still open.
+        let (mut server, mut client) = session().await;
+        let (socket, inside) = client.get_mut();
+        inside.send_close_notify();
+        inside.write_tls(&mut &*SockRef::from(&*socket)).unwrap();
+        assert!(!there(&mut server));
+    }
+
+    #[tokio::test]
+    async fn what_a_look_finds_is_kept_for_the_next_read() {
+        let (mut server, mut client) = session().await;
+        client.write_all(b"early").now_or_never().unwrap().unwrap();
+        assert!(there(&mut server) && there(&mut server));
+        let mut read = [0; 5];
+        server.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"early");
+        assert!(there(&mut server));
+    }
 
     #[test]
     fn the_answer_to_plain_http_is_a_whole_problem() {
-        assert_eq!(whole_problem(super::USE_TLS)["code"], "malformed_request");
+        assert_eq!(whole_problem(USE_TLS)["code"], "malformed_request");
     }
 }
