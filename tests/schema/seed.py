@@ -126,7 +126,5 @@ def fill(url, key, folder):
     filler.everything()
     names = filler.names
     dictionaries = names | {"queues": list(QUEUES), "messages": names["messages"] + names["dead"] + names["discarded"]}
-    # Ids that nothing was sent with yet, enough for a long run.
-    dictionaries["ids"] = [f"run-{number}" for number in range(20_000)]
     for name, values in dictionaries.items():
         (folder / f"{name}.dict").write_text("".join(f'"{value}"\n' for value in values))

@@ -27,7 +27,7 @@ async fn say_nothing(folder: &Path, store: &[&str], format: &str) {
     let mut arguments = vec!["--log-level", "trace", "--log-format", format];
     arguments.extend(["--jwt-issuers", issuers.to_str().unwrap()]);
     arguments.extend(["--auto-create-queues", "false"]);
-    // So that every wrong credential is looked at.
+    // Many wrong credentials come from this one address, and each of them is to be looked at.
     arguments.extend(["--rate-failed-logins", "0"]);
     arguments.extend_from_slice(store);
     let mut process = Process::start_heard(folder, &arguments);

@@ -19,6 +19,7 @@ pub(super) async fn tell(spy: &mut Spy) {
     for path in [
         "/healthz",
         "/readyz",
+        "/metrics",
         "/docs",
         "/docs/index.html",
         "/problems",
