@@ -53,7 +53,10 @@ async fn requests_go_over_both_versions_and_nothing_but_http_1_is_agreed_on() {
         let mut wire = edge.wire().await.secure(client).await.unwrap();
         assert_eq!(wire.session().protocol_version(), Some(agreed));
         assert_eq!(wire.session().alpn_protocol(), Some(&b"http/1.1"[..]));
-        assert_eq!(wire.get("/hello").await.text(), "hello");
+        let hello = wire.get("/hello").await;
+        assert_eq!(hello.text(), "hello");
+        let always = hello.header("strict-transport-security");
+        assert_eq!(always, Some("max-age=31536000"));
         wire.request("POST", "/echo", "", &body).await;
         assert_eq!(wire.answer().await.text(), body);
         assert_eq!(wire.get("/large/4").await.body.len(), 4 << 20);

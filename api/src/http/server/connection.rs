@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
 use futures_util::FutureExt;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -31,6 +31,9 @@ use tower::Service;
 
 /// How long the rest of a body is taken whose request has been answered already.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// Who came with TLS once comes with TLS again (RFC 6797). Never said over plain HTTP, where anybody could have written it.
+const FOR_A_YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// What every connection is served with.
 #[derive(Clone)]
@@ -70,7 +73,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                 request.extensions_mut().insert(Connection(shared.clone()));
                 Call::Routed(router.clone().call(request))
             };
-            answer(call, shared.clone(), drain.clone())
+            answer(call, shared.clone(), drain.clone(), T::ENCRYPTED)
         }
     });
     let mut builder = http1::Builder::new();
@@ -212,6 +215,7 @@ async fn answer(
     call: Call,
     shared: Arc<Shared>,
     drain: Drain,
+    encrypted: bool,
 ) -> Result<Response<Outbound>, Infallible> {
     let mut answer = match call {
         Call::Refused(refusal) => refusal,
@@ -221,6 +225,10 @@ async fn answer(
         answer
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if encrypted {
+        let headers = answer.headers_mut();
+        headers.insert(STRICT_TRANSPORT_SECURITY, FOR_A_YEAR);
     }
     if !answer.status().is_success() {
         shared.give_back();

@@ -70,6 +70,8 @@ async fn shake(
 }
 
 impl Transport for TlsStream<Tcp> {
+    const ENCRYPTED: bool = true;
+
     /// A client says goodbye inside of the session before it closes, so what the kernel has must be read to know. It is kept
     /// for the next read like anything that came early.
     fn still_there(&mut self, cx: &Context<'_>) -> io::Result<()> {
