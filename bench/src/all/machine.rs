@@ -78,10 +78,8 @@ impl Machine {
                 .iter()
                 .map(|(name, value)| format!("`{name}` {value}"))
                 .collect();
-            text.push_str(&format!(
-                "- PostgreSQL over TCP on the loopback interface: {}\n",
-                settings.join(", ")
-            ));
+            let settings = settings.join(", ");
+            text += &format!("- PostgreSQL over TCP on the loopback interface: {settings}\n");
         }
         text
     }

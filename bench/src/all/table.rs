@@ -8,7 +8,7 @@ use super::bounds::Checked;
 use super::machine::Machine;
 use crate::Outcome;
 use crate::stats::{Bound, Spread};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Figures that have a column of their own, and its heading.
@@ -119,7 +119,8 @@ pub(super) fn lines(machine: &Machine, book: &Book, checks: &[Checked]) -> Strin
             "pass": check.bound.keeps(spread.median),
         }));
     }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let texts: Vec<String> = lines.iter().map(Value::to_string).collect();
+    texts.join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ const WATCHED: Duration = Duration::from_millis(3_300);
 const SETTLES: Duration = Duration::from_millis(200);
 /// When they are watched while they are alone.
 const LEAD: Duration = Duration::from_millis(1_500);
-/// How long they call. Slow ones that are not there in time are a machine that does something else.
+/// Slow ones that are not there in time are a machine that does something else.
+const ALL_THERE: Duration = Duration::from_millis(3_500);
+/// How long ordinary ones call.
 const RUN: Duration = Duration::from_secs(7);
 
 /// Ordinary callers.
@@ -162,10 +164,7 @@ async fn one_wave(quita: &Quita, count: usize) -> Outcome<(Instant, Ends)> {
     drop(target);
     let all = there.acquire_many(u32::try_from(count)?);
     let late = "the slow clients were not there in time: the machine does something else";
-    timeout(RUN - WATCHED - SETTLES, all)
-        .await
-        .map_err(|_| late)??
-        .forget();
+    timeout(ALL_THERE, all).await.map_err(|_| late)??.forget();
     let since = Instant::now() + SETTLES;
     let ended = async {
         let mut ends = Vec::new();
