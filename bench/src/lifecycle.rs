@@ -4,7 +4,7 @@
 //! stays short and the figure is the pace at which messages pass through.
 
 use crate::Outcome;
-use crate::client::{Connection, Request};
+use crate::client::{Answer, Connection, Request};
 use crate::load::{Measured, Tally, Window, collect, first_serial};
 use crate::meters::Meters;
 use std::io::{Error, Result};
@@ -52,15 +52,15 @@ pub(crate) async fn run(
             Arc::clone(&pace),
         ));
     }
-    for consumer in open {
-        let (receive, key, pace) = (
-            requests.receive.clone(),
-            Arc::clone(&requests.key),
-            Arc::clone(&pace),
-        );
-        tasks.spawn(consume(
-            consumer, receive, key, clock, pace, window, REQUESTS,
-        ));
+    for connection in open {
+        let consumer = Consumer {
+            connection,
+            receive: requests.receive.clone(),
+            key: Arc::clone(&requests.key),
+            gone: Arc::clone(&pace),
+            window,
+        };
+        tasks.spawn(consumer.run(Some(clock)));
     }
     let spent = window.watch(meters).await;
     pace.close();
@@ -89,44 +89,63 @@ async fn produce(
     Ok(Tally::default())
 }
 
-/// Receives and acks until the window is over. Each ack adds a permit to `gone` and counts as `requests`.
-pub(crate) async fn consume(
-    mut connection: Connection,
-    receive: Request,
-    key: Arc<str>,
-    clock: Instant,
-    gone: Arc<Semaphore>,
-    window: Window,
-    requests: u64,
-) -> Result<Tally> {
-    let mut tally = Tally::default();
-    while Instant::now() <= window.end {
-        let answer = connection.call(receive.bytes()).await?;
-        if answer.status != 200 {
-            return Err(answer.unexpected());
-        }
-        let Some(receipt) = answer.text_after("\"receipt\":\"") else {
-            continue;
-        };
-        let stamp = answer
-            .text_after("\"sent\":\"")
-            .and_then(|digits| digits.parse().ok());
-        let sent = clock
-            + Duration::from_micros(
-                stamp.ok_or_else(|| Error::other("a message without its stamp"))?,
+/// Who receives and acks, one message at a time.
+pub(crate) struct Consumer {
+    pub(crate) connection: Connection,
+    pub(crate) receive: Request,
+    pub(crate) key: Arc<str>,
+    /// Gets a permit for each message that is gone.
+    pub(crate) gone: Arc<Semaphore>,
+    pub(crate) window: Window,
+}
+
+impl Consumer {
+    /// Receives and acks until the window is over. With the clock that stamped the messages, latencies are from their publish
+    /// and three requests are counted for each; without one, latencies are from sending the receive and two are counted.
+    pub(crate) async fn run(mut self, clock: Option<Instant>) -> Result<Tally> {
+        let mut tally = Tally::default();
+        loop {
+            let asked = Instant::now();
+            if asked > self.window.end {
+                return Ok(tally);
+            }
+            let answer = self.connection.call(self.receive.bytes()).await?;
+            if answer.status != 200 {
+                return Err(answer.unexpected());
+            }
+            let Some(receipt) = answer.text_after("\"receipt\":\"") else {
+                continue;
+            };
+            let begun = match clock {
+                Some(clock) => clock + stamp(&answer)?,
+                None => asked,
+            };
+            let ack = Request::new(
+                "POST",
+                "/v1/queue/ack",
+                Some(&self.key),
+                &format!("{{\"receipt\":\"{receipt}\"}}"),
             );
-        let ack = Request::new(
-            "POST",
-            "/v1/queue/ack",
-            Some(&key),
-            &format!("{{\"receipt\":\"{receipt}\"}}"),
-        );
-        let answer = connection.call(ack.bytes()).await?;
-        if answer.status != 200 {
-            return Err(answer.unexpected());
+            let answer = self.connection.call(ack.bytes()).await?;
+            if answer.status != 200 {
+                return Err(answer.unexpected());
+            }
+            self.gone.add_permits(1);
+            let requests = if clock.is_some() {
+                REQUESTS
+            } else {
+                REQUESTS - 1
+            };
+            tally.note(self.window, requests, begun, Instant::now());
         }
-        gone.add_permits(1);
-        tally.note(window, requests, sent, Instant::now());
     }
-    Ok(tally)
+}
+
+/// When the message was sent, on the producers' clock.
+fn stamp(answer: &Answer<'_>) -> Result<Duration> {
+    let digits = answer.text_after("\"sent\":\"");
+    let micros = digits.and_then(|digits| digits.parse().ok());
+    micros
+        .map(Duration::from_micros)
+        .ok_or_else(|| Error::other("a message without its stamp"))
 }

@@ -1,8 +1,11 @@
 //! quita beside a bare axum handler, in one run on one machine, as ratios.
 //!
 //! `cargo run --release -p quita-bench` starts everything itself: the bare handler ([`ceiling`]), quita on a fresh SQLite
-//! store, quita on a throw-away PostgreSQL where its programs are installed. Reading order: [`rows`] (what is measured),
-//! [`load`] and [`lifecycle`] (how), [`client`] (with what), [`report`] (what is made of it).
+//! store, quita on a throw-away PostgreSQL where its programs are installed.
+//!
+//! Reading order: [`fresh`] (who is measured), [`messages`] and [`client`] (with what), [`load`], [`lifecycle`] and [`paced`]
+//! (how), [`meters`] and [`stats`] (what is read and made of it). Then what can be asked for: [`rows`] and [`report`] (the
+//! short table), [`all`] and [`compare`], [`access`], [`slow`], [`desk`].
 //!
 //! Absolute figures belong to a machine; the ratio to the bare handler travels. Rows alternate and repeat, the table
 //! shows medians. Load and server share the cores: what the load costs is in the table, too.
@@ -47,9 +50,9 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>
 struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
-    /// Length of one measurement in seconds; each row is measured once per repetition.
-    #[arg(long, default_value_t = 3.0, global = true)]
-    seconds: f64,
+    /// Length of one measurement in seconds, once per row and repetition. 3, and 2 of `all`, unless given.
+    #[arg(long, global = true)]
+    seconds: Option<f64>,
     /// How often everything is repeated; medians are shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
@@ -125,7 +128,7 @@ fn ending(verdict: Outcome<Verdict>) -> ExitCode {
         }
         Ok(Verdict::Void) => {
             println!(
-                "VOID: the bare handler stayed under {} requests/s at {} connections, so this measured the client",
+                "VOID: the bare handler stayed under {} requests/s at {} connections or the client cost too much: this measured the client, or somebody else on this machine",
                 rows::CLIENT_FLOOR,
                 rows::PROOF_CONNECTIONS
             );
@@ -143,7 +146,11 @@ async fn run(arguments: &Arguments) -> Outcome<Verdict> {
     if let Some(What::Compare { before, after }) = &arguments.what {
         return compare::run(before, after).map(|()| Verdict::Pass);
     }
-    let length = Duration::from_secs_f64(arguments.seconds);
+    let usual = match arguments.what {
+        Some(What::All(_)) => 2.0,
+        _ => 3.0,
+    };
+    let length = Duration::from_secs_f64(arguments.seconds.unwrap_or(usual));
     let ground = Ground {
         program: server::program(arguments.server.clone())?,
         directory: directory(arguments)?,

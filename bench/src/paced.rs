@@ -15,23 +15,19 @@ use tokio::task::JoinSet;
 pub(crate) struct Pace {
     pub(crate) connections: u32,
     pub(crate) per_second: u32,
-    /// Runs before latencies count.
-    pub(crate) lead: Duration,
-    /// As long they count.
     pub(crate) length: Duration,
 }
 
 /// Sends `request` at this pace. `first` sets the request ids apart from those of other runs on the store: it is the number of
-/// connections so far. Answers the latencies in µs, sorted.
+/// connections so far. Answers when each request was due and its latency in µs.
 pub(crate) async fn run(
     address: SocketAddr,
     request: &Request,
     pace: Pace,
     first: u64,
-) -> Outcome<Vec<u32>> {
+) -> Outcome<Vec<(Instant, u32)>> {
     let every = Duration::from_secs(1) * pace.connections / pace.per_second;
     let begin = Instant::now();
-    let start = begin + pace.lead;
     let mut tasks = JoinSet::new();
     for index in 0..pace.connections {
         tasks.spawn(keep_pace(
@@ -40,14 +36,13 @@ pub(crate) async fn run(
             first_serial(first as usize + index as usize),
             begin + every * index / pace.connections,
             every,
-            start..start + pace.length,
+            begin + pace.length,
         ));
     }
     let mut all = Vec::new();
     while let Some(latencies) = tasks.join_next().await {
         all.extend(latencies??);
     }
-    all.sort_unstable();
     Ok(all)
 }
 
@@ -57,11 +52,11 @@ async fn keep_pace(
     serials: u64,
     mut due: Instant,
     every: Duration,
-    window: std::ops::Range<Instant>,
-) -> Outcome<Vec<u32>> {
+    end: Instant,
+) -> Outcome<Vec<(Instant, u32)>> {
     let mut latencies = Vec::new();
     for serial in serials.. {
-        if due >= window.end {
+        if due >= end {
             break;
         }
         let late = Instant::now() > due;
@@ -73,9 +68,8 @@ async fn keep_pace(
         if answer.status / 100 != 2 {
             return Err(answer.unexpected().into());
         }
-        if due >= window.start {
-            latencies.push(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
-        }
+        let took = u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX);
+        latencies.push((due, took));
         due += every;
     }
     Ok(latencies)

@@ -1,7 +1,7 @@
 //! Child processes and what they cost, read from `/proc`.
 
 use crate::Outcome;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::read_to_string;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -44,20 +44,34 @@ pub(crate) fn free_address() -> Outcome<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// Ports of the clients of `server` on this machine whose connections the server has not closed.
-pub(crate) fn open_clients(server: SocketAddr) -> Outcome<HashSet<u16>> {
+/// Sockets of a server on this machine that have a client, by the client's port: their numbers in the kernel.
+pub(crate) fn client_sockets(server: SocketAddr) -> Outcome<HashMap<u16, u64>> {
     Ok(clients_in(&read_to_string("/proc/net/tcp")?, server.port()))
 }
 
-/// Lines of `/proc/net/tcp` (proc(5)): number, local address, remote address, state; 01 is established.
-fn clients_in(table: &str, server: u16) -> HashSet<u16> {
+/// Lines of `/proc/net/tcp` (proc(5)): second the local address, then the remote one, then the state, where 01 is
+/// established; tenth the socket's number.
+fn clients_in(table: &str, server: u16) -> HashMap<u16, u64> {
     let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
     let client = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
         let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
-        (state == "01" && port(local)? == server).then(|| port(remote))?
+        let number = fields.nth(5)?.parse().ok()?;
+        (state == "01" && port(local)? == server).then_some((port(remote)?, number))
     };
     table.lines().filter_map(client).collect()
+}
+
+/// Numbers of the sockets that a process has open.
+pub(crate) fn open_sockets(pid: u32) -> Outcome<HashSet<u64>> {
+    let number = |entry: std::io::Result<std::fs::DirEntry>| {
+        let link = std::fs::read_link(entry.ok()?.path()).ok()?;
+        let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        number.parse().ok()
+    };
+    Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?
+        .filter_map(number)
+        .collect())
 }
 
 /// CPU seconds of a process, its threads included, ended ones too.
@@ -151,12 +165,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_the_server_has_closed_do_not_count() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
-            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n\
-            1: 0100007F:1F90 0100007F:C350 01 00000000:00000000\n\
-            2: 0100007F:1F90 0100007F:C351 04 00025800:00000000\n\
-            3: 0100007F:C350 0100007F:1F90 01 00000000:00000000\n";
-        assert_eq!(clients_in(table, 8080), HashSet::from([50_000]));
+    fn the_sockets_of_a_server_are_found_by_their_clients() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 70 1\n\
+            1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000 0 0 71 1\n\
+            2: 0100007F:1F90 0100007F:C351 04 00025800:00000000 00:00000000 00000000 0 0 0 1\n\
+            3: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000 0 0 72 1\n";
+        assert_eq!(clients_in(table, 8080), HashMap::from([(50_000, 71)]));
+    }
+
+    #[test]
+    fn a_process_has_the_sockets_that_it_has_not_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let port = client.local_addr().unwrap().port();
+        let (accepted, _) = listener.accept().unwrap();
+        let number = client_sockets(listener.local_addr().unwrap()).unwrap()[&port];
+        let mine = || open_sockets(std::process::id()).unwrap();
+        assert!(mine().contains(&number));
+        drop(accepted);
+        assert!(!mine().contains(&number));
     }
 }

@@ -3,12 +3,12 @@
 //! One store holds three queues: 1,000 waiting, a million waiting, and 1,000 waiting beside a million delayed ones. Each is
 //! received from and acked in turn, and what is acked is published again in batches, so that its depth stays.
 
-use super::book::{Book, DISK, Figure, Who};
+use super::book::{Book, DISK, Figure, MESSAGES_PER_SECOND, Who};
 use super::requests::{memory, with_memory};
 use crate::Outcome;
 use crate::client::{Connection, Request};
 use crate::fresh::Fresh;
-use crate::lifecycle::consume;
+use crate::lifecycle::Consumer;
 use crate::load::{Measured, Tally, Window, collect};
 use crate::messages;
 use sqlx::{Connection as _, PgConnection};
@@ -26,8 +26,6 @@ const HANDS: u64 = 4;
 const REFILLED: u64 = 100;
 const SHALLOW: u64 = 1_000;
 const CONSUMERS: usize = 64;
-/// Requests of one message here: its receive and its ack.
-const REQUESTS: u64 = 2;
 /// Of a message that is due in a week.
 const DELAYED: &str = ",\"delay_seconds\":604800";
 
@@ -44,7 +42,7 @@ pub(super) async fn run(
     let rate = fill(fresh, "deep", deep, "").await?;
     sleep(Duration::from_secs(2)).await;
     let bytes = (disk_bytes(fresh).await? - before) / deep as f64;
-    let mut figures = vec![(DISK, bytes), ("filled_per_second", rate)];
+    let mut figures = vec![(DISK, bytes), (MESSAGES_PER_SECOND, rate)];
     figures.extend(memory(fresh)?);
     book.note(who, "million", &figures);
     fill(fresh, "shallow", SHALLOW, "").await?;
@@ -110,7 +108,6 @@ async fn turnover(fresh: &Fresh, queue: &str, turn: u32, length: Duration) -> Ou
     let refiller = Connection::open(fresh.quita.address).await?;
     let gone = Arc::new(Semaphore::new(0));
     let window = Window::after_warm_up(length);
-    let clock = Instant::now();
     let mut tasks = JoinSet::new();
     tasks.spawn(refill(
         refiller,
@@ -118,16 +115,15 @@ async fn turnover(fresh: &Fresh, queue: &str, turn: u32, length: Duration) -> Ou
         (u64::from(turn) + 2) << 40,
         Arc::clone(&gone),
     ));
-    for consumer in open {
-        tasks.spawn(consume(
-            consumer,
-            receive.clone(),
-            key.into(),
-            clock,
-            Arc::clone(&gone),
+    for connection in open {
+        let consumer = Consumer {
+            connection,
+            receive: receive.clone(),
+            key: key.into(),
+            gone: Arc::clone(&gone),
             window,
-            REQUESTS,
-        ));
+        };
+        tasks.spawn(consumer.run(None));
     }
     let spent = window.watch(&fresh.meters()).await;
     gone.close();

@@ -68,22 +68,22 @@ impl Machine {
 
     /// A list in Markdown.
     pub(super) fn markdown(&self) -> String {
-        let mut text = format!(
-            "- {}, {} cores, {} MiB of memory, Linux {}, stores on {}\n- load and server share the machine\n",
-            self.cpu, self.cores, self.memory_mib, self.kernel, self.file_system
-        );
+        let mut lines = vec![
+            format!(
+                "- {}, {} cores, {} MiB of memory, Linux {}, stores on {}",
+                self.cpu, self.cores, self.memory_mib, self.kernel, self.file_system
+            ),
+            "- load and server share the machine".to_owned(),
+        ];
         if !self.postgres.is_empty() {
-            let settings: Vec<String> = self
-                .postgres
-                .iter()
-                .map(|(name, value)| format!("`{name}` {value}"))
-                .collect();
-            text.push_str(&format!(
-                "- PostgreSQL over TCP on the loopback interface: {}\n",
+            let setting = |(name, value): &(&str, String)| format!("`{name}` {value}");
+            let settings: Vec<String> = self.postgres.iter().map(setting).collect();
+            lines.push(format!(
+                "- PostgreSQL over TCP on the loopback interface: {}",
                 settings.join(", ")
             ));
         }
-        text
+        lines.join("\n") + "\n"
     }
 }
 

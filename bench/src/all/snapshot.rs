@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Length of one stretch whose rate is taken.
 const STRETCH: Duration = Duration::from_secs(5);
 
-/// Runs lifecycles until `count` messages have passed beside an open snapshot, and notes the first and the last stretch.
+/// Runs lifecycles until `count` messages have passed beside an open snapshot, for two stretches at least, and notes the first and the last stretch.
 pub(super) async fn run(fresh: &Fresh, count: u64, book: &mut Book) -> Outcome<()> {
     let mut sql =
         PgConnection::connect(fresh.url().ok_or("only PostgreSQL has snapshots")?).await?;
@@ -22,11 +22,9 @@ pub(super) async fn run(fresh: &Fresh, count: u64, book: &mut Book) -> Outcome<(
     loop {
         let figures = lifecycle(fresh, &format!("snapshot-{stretch}"), STRETCH).await?;
         passed += value(&figures, MESSAGES_PER_SECOND)? * STRETCH.as_secs_f64();
-        let last = passed >= count as f64;
         if stretch == 0 {
             book.note(who, "snapshot-start", &figures);
-        }
-        if last {
+        } else if passed >= count as f64 {
             book.note(who, "snapshot-end", &figures);
             break;
         }

@@ -1,14 +1,14 @@
 //! The results as Markdown for people and as JSON Lines for [`crate::compare`].
 
 use super::book::{
-    Book, CLIENT_CPU_US, Entry, P50_MS, P99_MS, POSTGRES_CPU_US, REQUESTS_PER_SECOND, RSS_MIB,
-    SERVER_CPU_US, number,
+    Book, CLIENT_CPU_US, Entry, P50_MS, P99_MS, POSTGRES_CPU_US, PSS_MIB, REQUESTS_PER_SECOND,
+    RSS_MIB, SERVER_CPU_US, number,
 };
 use super::bounds::Checked;
 use super::machine::Machine;
 use crate::Outcome;
 use crate::stats::{Bound, Spread};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Figures that have a column of their own, and its heading.
@@ -68,7 +68,8 @@ fn row(entry: &Entry) -> String {
         });
         text = format!("{text} {cell} |");
     }
-    let is_column = |name: &str| COLUMNS.iter().any(|(column, _)| *column == name);
+    let is_column =
+        |name: &str| name == PSS_MIB || COLUMNS.iter().any(|(column, _)| *column == name);
     let more: Vec<String> = entry
         .figures
         .iter()
@@ -118,7 +119,8 @@ pub(super) fn lines(machine: &Machine, book: &Book, checks: &[Checked]) -> Strin
             "pass": check.bound.keeps(spread.median),
         }));
     }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let texts: Vec<String> = lines.iter().map(Value::to_string).collect();
+    texts.join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -18,10 +18,11 @@ use crate::stats::{Bound, percentile_ms};
 use serde_json::{Value, json};
 use sockets::{Kind, Target};
 use std::collections::HashSet;
-use std::time::Duration;
-use tokio::sync::watch;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Deadlines in seconds, in the order of [`Kind::ALL`].
 const DEADLINES: [f64; 3] = [2.0, 2.5, 3.0];
@@ -38,13 +39,20 @@ const SETTINGS: [&str; 5] = [
 const LATE: Duration = Duration::from_millis(750);
 /// Clocks of both sides, and a byte that left before it arrived.
 const EARLY: Duration = Duration::from_millis(50);
-/// Within this time those come who do not read, then those who drip. Large answers are work, and no matter of slowness: they
-/// are made before ordinary callers are watched.
-const READERS_ARRIVE: Duration = Duration::from_millis(800);
-const OTHERS_ARRIVE: Duration = Duration::from_millis(400);
-/// When ordinary callers begin to be watched, all slow ones being there, and how long: until the last slow one is gone.
+/// Within this time those come who do not read, then those who drip.
+const READERS_ARRIVE: Duration = Duration::from_millis(1_200);
+const OTHERS_ARRIVE: Duration = Duration::from_millis(300);
+/// Ordinary callers are watched from when all slow ones are there until the last one is gone: large answers are work and no
+/// matter of slowness, so they are made before.
+const WATCHED: Duration = Duration::from_millis(3_300);
+/// By then an answer that has begun to come has filled the kernel's buffers.
+const SETTLES: Duration = Duration::from_millis(200);
+/// When they are watched while they are alone.
 const LEAD: Duration = Duration::from_millis(1_500);
-const WINDOW: Duration = Duration::from_secs(4);
+/// Slow ones that are not there in time are a machine that does something else.
+const ALL_THERE: Duration = Duration::from_millis(3_500);
+/// How long ordinary ones call.
+const RUN: Duration = Duration::from_secs(7);
 
 /// Ordinary callers.
 const CONNECTIONS: u32 = 16;
@@ -85,11 +93,13 @@ pub(crate) async fn run(ground: &Ground, count: usize, waves: u32) -> Outcome<Ve
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for wave in 0..u64::from(waves) {
         let serials = 2 * wave * u64::from(CONNECTIONS);
-        without.extend(ordinary(&quita, &publish, serials).await?);
+        let from = Instant::now() + LEAD;
+        without.extend(watched(&ordinary(&quita, &publish, serials).await?, from));
         let load = ordinary(&quita, &publish, serials + u64::from(CONNECTIONS));
-        let (beside, ended) = tokio::join!(load, one_wave(&quita, count));
-        with.extend(beside?);
-        for (kind, after) in ended? {
+        let (beside, wave) = tokio::join!(load, one_wave(&quita, count));
+        let (since, ends) = wave?;
+        with.extend(watched(&beside?, since));
+        for (kind, after) in ends {
             let fate = &mut fates[kind as usize];
             match after {
                 Some(after) => fate.seconds.push(after.as_secs_f64()),
@@ -107,26 +117,37 @@ fn kinds(count: usize) -> impl Iterator<Item = Kind> {
     Kind::ALL.into_iter().cycle().take(count)
 }
 
-async fn ordinary(quita: &Quita, publish: &Request, first: u64) -> Outcome<Vec<u32>> {
+/// Latencies of ordinary callers by the time at which they called.
+async fn ordinary(quita: &Quita, publish: &Request, first: u64) -> Outcome<Vec<(Instant, u32)>> {
     let pace = Pace {
         connections: CONNECTIONS,
         per_second: PER_SECOND,
-        lead: LEAD,
-        length: WINDOW,
+        length: RUN,
     };
     paced::run(quita.address, publish, pace, first).await
 }
 
-/// Opens `count` slow connections and waits for the end of them all.
-async fn one_wave(quita: &Quita, count: usize) -> Outcome<Vec<(Kind, Option<Duration>)>> {
+/// Those of the time that is watched.
+fn watched(all: &[(Instant, u32)], from: Instant) -> impl Iterator<Item = u32> {
+    all.iter()
+        .filter(move |(due, _)| (from..from + WATCHED).contains(due))
+        .map(|(_, took)| *took)
+}
+
+/// How each slow client ended.
+type Ends = Vec<(Kind, Option<Duration>)>;
+
+/// Opens `count` slow connections and waits for the end of them all. Answers also when all were there.
+async fn one_wave(quita: &Quita, count: usize) -> Outcome<(Instant, Ends)> {
     let (sender, open) = watch::channel(HashSet::new());
-    let looking = tokio::spawn(sockets::look(quita.address, sender));
+    let there = Arc::new(Semaphore::new(0));
     let target = Target {
         address: quita.address,
         key: quita.key.clone(),
         receive: json!({"queue": LARGE, "max_messages": LARGE_MESSAGES}).to_string(),
         patience: Duration::from_secs_f64(DEADLINES[2]) + 4 * LATE,
         open,
+        there: Arc::clone(&there),
     };
     let mut slow = JoinSet::new();
     for (number, kind) in kinds(count).enumerate() {
@@ -141,12 +162,20 @@ async fn one_wave(quita: &Quita, count: usize) -> Outcome<Vec<(Kind, Option<Dura
         });
     }
     drop(target);
-    let mut ended = Vec::new();
-    while let Some(fate) = slow.join_next().await {
-        ended.push(fate??);
-    }
-    looking.await??;
-    Ok(ended)
+    let all = there.acquire_many(u32::try_from(count)?);
+    let late = "the slow clients were not there in time: the machine does something else";
+    timeout(ALL_THERE, all).await.map_err(|_| late)??.forget();
+    let since = Instant::now() + SETTLES;
+    let ended = async {
+        let mut ends = Vec::new();
+        while let Some(end) = slow.join_next().await {
+            ends.push(end??);
+        }
+        Outcome::Ok(ends)
+    };
+    let (looked, ends) = tokio::join!(sockets::look(quita, sender), ended);
+    looked?;
+    Ok((since, ends?))
 }
 
 /// Publishes the large messages, as many at once as a batch takes.

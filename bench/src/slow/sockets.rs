@@ -1,13 +1,15 @@
 //! Clients that hold a connection as long as they are let.
 
 use crate::Outcome;
-use crate::process::open_clients;
+use crate::process::{client_sockets, open_sockets};
+use crate::server::Quita;
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant as Clock, sleep, sleep_until, timeout};
 
 /// Time between two bytes of a dripping client.
@@ -53,6 +55,8 @@ pub(super) struct Target {
     pub(super) patience: Duration,
     /// Ports of the connections that the server has not closed, see [`look`].
     pub(super) open: watch::Receiver<HashSet<u16>>,
+    /// Gets a permit for each slow client that is there: it waits, or its answer has begun to come.
+    pub(super) there: Arc<Semaphore>,
 }
 
 /// Opens a slow connection and holds it until the server ends it. Answers how long that took, counted from when it could begin
@@ -62,14 +66,18 @@ pub(super) async fn hold(target: &Target, kind: Kind) -> Outcome<Option<Duration
     if kind == Kind::Reader {
         socket.set_recv_buffer_size(SMALL_BUFFER)?;
     }
-    let begun = Instant::now();
     let mut stream = socket.connect(target.address).await?;
+    let begun = Instant::now();
     let start = match kind {
         Kind::Head => "GET /readyz HTTP/1.1\r\nX-Slow: ".to_owned(),
         Kind::Body => head("publish", &target.key, 1_000) + "{\"queue\":\"",
         Kind::Reader => head("receive", &target.key, target.receive.len()) + &target.receive,
     };
     stream.write_all(start.as_bytes()).await?;
+    if kind == Kind::Reader {
+        stream.readable().await?;
+    }
+    target.there.add_permits(1);
     let closed = if kind == Kind::Reader {
         timeout(target.patience, ignore(&stream, target.open.clone()))
             .await
@@ -117,10 +125,14 @@ async fn ignore(stream: &TcpStream, mut open: watch::Receiver<HashSet<u16>>) -> 
     Ok(())
 }
 
-/// Looks again and again which connections the server has not closed, as long as somebody wants to know.
-pub(super) async fn look(address: SocketAddr, open: watch::Sender<HashSet<u16>>) -> Outcome<()> {
+/// Looks again and again which connections the server has not closed, as long as somebody wants to know. Their sockets are
+/// looked up once: the table of all connections is long on a machine that had many.
+pub(super) async fn look(server: &Quita, open: watch::Sender<HashSet<u16>>) -> Outcome<()> {
+    let clients = client_sockets(server.address)?;
     while !open.is_closed() {
-        open.send_replace(open_clients(address)?);
+        let sockets = open_sockets(server.id())?;
+        let is_open = |(port, socket): (&u16, &u64)| sockets.contains(socket).then_some(*port);
+        open.send_replace(clients.iter().filter_map(is_open).collect());
         sleep(LOOK).await;
     }
     Ok(())
