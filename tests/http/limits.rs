@@ -97,12 +97,12 @@ async fn a_batch_costs_what_it_holds_and_a_large_one_is_not_refused_for_ever() {
     let path = "/v1/queue/publish-batch";
     assert_eq!(client.server.post(path, &batch(2)).await.status, 200);
     refused(&client.server.post(path, &batch(2)).await, "publish_rate");
-    assert_eq!(client.server.post(path, &batch(1)).await.status, 200);
-    refused(
-        &client.server.post(path, "not even JSON").await,
-        "publish_rate",
-    );
-    assert_eq!(client.counts("q").await[1], 3);
+    // It was read before it was refused: that took the last one.
+    refused(&client.server.post(path, &batch(1)).await, "publish_rate");
+    assert_eq!(client.counts("q").await[1], 2);
+    let bad = server(&["--rate-publish", "0.01:1"]).await;
+    assert_eq!(bad.server.post(path, "no JSON").await.status, 400);
+    refused(&bad.server.post(path, "no JSON").await, "publish_rate");
     let fresh = server(&["--rate-publish", "0.01:3"]).await;
     assert_eq!(fresh.server.post(path, &batch(10)).await.status, 200);
     refused(&fresh.server.post(path, &batch(1)).await, "publish_rate");
@@ -132,6 +132,44 @@ async fn settles_are_never_refused_and_the_next_receive_waits_for_them() {
     refused(&answer, "receive_rate");
     assert_eq!(client.counts("q").await[..3], [0, 1, 0]);
     assert_eq!(limited(&client, "receive_rate").await, 1);
+}
+
+#[tokio::test]
+async fn each_message_of_a_receive_counts_also_beyond_the_bucket() {
+    let client = server(&["--rate-receive", "0.1:1"]).await;
+    for _ in 0..10 {
+        client.publish("q", json!(1)).await;
+    }
+    let body = r#"{"queue":"q","max_messages":10}"#;
+    let got = client.server.post(RECEIVE, body).await;
+    assert_eq!(got.json()["messages"].as_array().unwrap().len(), 10);
+    let answer = client.server.post(RECEIVE, body).await;
+    refused(&answer, "receive_rate");
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((95..=100).contains(&wait), "{wait}");
+    let stands = format!("\"receive\";r=0;t={wait}");
+    assert_eq!(answer.header("ratelimit"), Some(&*stands));
+}
+
+#[tokio::test]
+async fn what_is_refused_inside_a_batch_is_counted() {
+    let client = server(&[]).await;
+    client
+        .queue("q", json!({"max_depth": 1, "max_message_bytes": 100}))
+        .await;
+    let large = "x".repeat(200);
+    let batch =
+        json!({"queue": "q", "messages": [{"message": 1}, {"message": 2}, {"message": large}]});
+    let (status, json) = client.post("/v1/queue/publish-batch", batch).await;
+    assert_eq!((status, &json["rejected"]), (200, &json!(2)));
+    assert_eq!(limited(&client, "queue_depth").await, 1);
+    assert_eq!(limited(&client, "payload_size").await, 1);
+    let bad = json!({"settlements": [{"receipt": "x", "action": "ack"}]});
+    assert_eq!(client.post("/v1/queue/settle", bad).await.0, 200);
+    assert_eq!(
+        metric(&client, "quita_problems_total{code=\"invalid_receipt\"}").await,
+        1
+    );
 }
 
 #[tokio::test]
@@ -168,10 +206,25 @@ async fn wrong_keys_from_one_address_are_slowed_and_good_ones_are_not() {
         let answer = knock(if n % 2 == 0 { &wrong } else { token }).await;
         assert_eq!(answer.status, 401);
     }
-    let answer = knock(&wrong).await;
-    refused(&answer, "failed_logins");
-    assert_eq!(answer.header("www-authenticate"), None);
-    refused(&knock(token).await, "failed_logins");
+    for authorization in [&*wrong, token] {
+        let answer = knock(authorization).await;
+        let json = answer.json();
+        assert_eq!(
+            (answer.status, &json["code"]),
+            (429, &json!("too_many_failed_logins"))
+        );
+        assert_eq!(
+            (&json["limit"], &json["retryable"]),
+            (&json!("failed_logins"), &json!(false))
+        );
+        assert!(answer.header("retry-after").is_some());
+        assert!(
+            answer
+                .header("www-authenticate")
+                .unwrap()
+                .contains("invalid_token")
+        );
+    }
     assert_eq!(client.server.get("/v1/queues").await.status, 200);
     assert_eq!(limited(&client, "failed_logins").await, 2);
 }
@@ -220,14 +273,12 @@ async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
     );
     let body = json!({ "receipt": receipt });
     assert_eq!(client.post("/v1/queue/ack", body).await.0, 200);
+    // Who watches sees it, too.
+    assert_eq!(metric(&client, "quita_requests_in_flight ").await, 1);
     slow.send(publish()).await;
     assert_eq!(slow.answer().await.status, 201);
     assert_eq!(limited(&client, "requests").await, 1);
-    assert_eq!(
-        metric(&client, "quita_requests_in_flight ").await,
-        1,
-        "the one that asks"
-    );
+    assert_eq!(metric(&client, "quita_requests_in_flight ").await, 0);
 }
 
 #[tokio::test]

@@ -132,6 +132,7 @@ codes! {
     UnknownParameter = "unknown_parameter", 422, never, None, "A query parameter is not known", "See `errors` for the nearest known name.";
     WrongType = "wrong_type", 422, never, None, "A value has the wrong type", "See `errors`.";
     QueueFull = "queue_full", 429, retry, None, "The queue is full", "Repeat later, or raise `max_depth`.";
+    FailedLogins = "too_many_failed_logins", 429, never, None, "Too many wrong keys and tokens from here", "Sending the same credentials again does not help: get good ones.";
     RateLimited = "rate_limited", 429, retry, None, "Too many requests", "Repeat after the time in Retry-After.";
     Internal = "internal", 500, retry, Unknown, "The server failed", "Repeat with the same client_request_id or receipt, and report the request id.";
     Draining = "draining", 503, retry, None, "The server is stopping", "Repeat: another one, or the next one, answers.";
@@ -166,6 +167,7 @@ impl Code {
             Self::BodyTooLarge => Some(Limit::BodySize),
             Self::UriTooLong => Some(Limit::TargetSize),
             Self::RequestTimeout => Some(Limit::BodyTime),
+            Self::FailedLogins => Some(Limit::FailedLogins),
             _ => None,
         }
     }

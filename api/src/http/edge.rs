@@ -62,7 +62,13 @@ where
         let (id, shared) = (request_id.clone(), state.clone());
         let charged = OnceLock::new();
         let answering = async {
-            let credentials = parts.headers.get(header::AUTHORIZATION);
+            let mut sent = parts.headers.get_all(header::AUTHORIZATION).iter();
+            let credentials = sent.next();
+            if sent.next().is_some() {
+                // A proxy may have looked at the other one.
+                let detail = "The request has more than one Authorization.";
+                return Err(Problem::new(Code::MalformedRequest, detail));
+            }
             let caller = state
                 .auth
                 .authenticate(credentials)
@@ -72,17 +78,17 @@ where
                     let from = connection.map(|connection| connection.peer().ip());
                     state.admission.login_failed(failure, from)
                 })?;
-            needs.check(&caller)?;
-            if state.admission.limits(charge) {
-                let _ = charged.set(caller.id.clone());
+            if let Some(class) = state.admission.limited(charge) {
+                let _ = charged.set((caller.id.clone(), class));
             }
-            let _place = state.admission.enter(charge)?;
+            let _in_flight = state.admission.enter(charge)?;
             state.admission.admit(&caller.id, charge)?;
+            needs.check(&caller)?;
             handler(Incoming::new(shared, caller, id, parts, body)).await
         };
         let mut response = finish(answering, request_id, &state.metrics).await;
-        if let Some(key) = charged.get() {
-            state.admission.tell(key, charge, response.headers_mut());
+        if let Some((key, class)) = charged.get() {
+            state.admission.tell(key, *class, &mut response);
         }
         response
     };
@@ -212,12 +218,17 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Response {
+    count(metrics, &problem);
+    let response = problem.into_response(request_id.to_str().unwrap_or_default());
+    dress(response, request_id)
+}
+
+/// Counts a refusal: of a request, or of one item in it.
+pub(super) fn count(metrics: &Metrics, problem: &Problem) {
     metrics.problem(problem.code().as_str());
     if let Some(limit) = problem.limit() {
         metrics.limited(limit);
     }
-    let response = problem.into_response(request_id.to_str().unwrap_or_default());
-    dress(response, request_id)
 }
 
 fn dress(mut response: Response, request_id: HeaderValue) -> Response {

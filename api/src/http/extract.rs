@@ -6,7 +6,7 @@
 use super::problem::{Code, Problem};
 use super::query::Query;
 use super::server::{BodyTooSlow, Connection};
-use super::{fields, json};
+use super::{edge, fields, json};
 use crate::AppState;
 use crate::auth::Principal;
 use crate::auth::bucket::Class;
@@ -263,10 +263,19 @@ impl Incoming {
         admission.admit_items(&self.caller.id, class, count)
     }
 
-    /// Charges what this request does beyond one item. Never refused.
-    pub(crate) fn charge_beyond_one(&self, class: Class, count: usize) {
-        let admission = &self.state.admission;
-        admission.charge_beyond_one(&self.caller.id, class, count);
+    /// Charges the messages that this receive got to the caller's key.
+    pub(crate) fn charge_messages(&self, count: usize) {
+        self.state.admission.charge_messages(&self.caller.id, count);
+    }
+
+    /// Charges the settles of this request to the caller's key.
+    pub(crate) fn charge_settles(&self, count: usize) {
+        self.state.admission.charge_settles(&self.caller.id, count);
+    }
+
+    /// Counts the refusal of one item of this request.
+    pub(crate) fn count(&self, problem: &Problem) {
+        edge::count(&self.state.metrics, problem);
     }
 
     /// Hands leases to the connection: it gives them back unless the whole answer gets through.

@@ -9,6 +9,7 @@ use super::problem::Code;
 use super::text_rule::TextRule;
 use super::wire::key::{Key, KeyMade, KeyPage, NewKey, RevokeKey, RotateKey};
 use super::{answer, paging};
+use crate::AppState;
 use crate::auth::Scopes;
 use crate::auth::scope::ScopeError;
 use crate::service::keys;
@@ -46,7 +47,16 @@ pub(crate) async fn make(mut incoming: Incoming) -> Answered {
     };
     let service = &incoming.state.service;
     let done = service.make_key(&incoming.caller, &call, new).await?;
+    know(&incoming.state).await;
     Ok(made(&KeyMade::from(&done.answer), done.repeated))
+}
+
+/// Makes this server know of a change of keys before it tells of it. The others read the keys again every
+/// 1.5 s.
+async fn know(state: &AppState) {
+    if let Err(error) = state.auth.refresh().await {
+        tracing::warn!(%error, "could not read the API keys again");
+    }
 }
 
 /// 201 for a key that is new, 200 for one that was made before. Nobody on the way may keep it.
@@ -139,6 +149,7 @@ pub(crate) async fn rotate(mut incoming: Incoming) -> Answered {
     let service = &incoming.state.service;
     let rotated = service.rotate_key(&incoming.caller, &call, &id, overlap_ms);
     let done = rotated.await?;
+    know(&incoming.state).await;
     Ok(made(&KeyMade::from(&done.answer), done.repeated))
 }
 
@@ -150,6 +161,7 @@ pub(crate) async fn revoke(mut incoming: Incoming) -> Answered {
     let call = operator::call(&incoming, fields, &body, reason.as_deref())?;
     let service = &incoming.state.service;
     let done = service.revoke_key(&incoming.caller, &call, &id).await?;
+    know(&incoming.state).await;
     Ok(answer::operated(&Key::from(&done.answer), done.repeated))
 }
 
