@@ -31,6 +31,7 @@ macro_rules! limits {
 limits! {
     Connections = "connections", "--max-connections", "Connections open at once";
     Requests = "requests", "--max-requests", "Requests in flight, receives apart";
+    BodiesInFlight = "bodies_in_flight", "--max-body-bytes", "Bytes of the bodies of requests in flight";
     WaitingReceives = "waiting_receives", "--max-waiting-receives", "Receives that wait";
     WaitingReceivesPerKey = "waiting_receives_per_key", "--max-waiting-receives-per-key", "Receives of one key that wait";
     WaitingItems = "waiting_items", "--max-waiting-items, --max-waiting-bytes", "What waits for a commit";

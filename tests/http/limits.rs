@@ -4,11 +4,14 @@ use crate::client::Client;
 use quita_api::config::{Config, LimitConfig};
 use quita_storage::memory;
 use quita_tests::server::TestServer;
-use quita_tests::wire::Answer;
+use quita_tests::wire::{Answer, Wire};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const PUBLISH: &str = "/v1/queue/publish";
 const RECEIVE: &str = "/v1/queue/receive";
+/// Longer than anything takes here, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server with limits as the command line would set them.
 async fn server(settings: &[&str]) -> Client {
@@ -228,6 +231,78 @@ async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
         1,
         "the one that asks"
     );
+}
+
+/// A request of which `megabytes` of an unfinished body have come.
+async fn half_sent(client: &Client, path: &str, megabytes: usize) -> Wire {
+    let mut wire = client.server.wire().await;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    wire.send(format!(
+        "POST {path} HTTP/1.1\r\nhost: test\r\n{headers}transfer-encoding: chunked\r\n\r\n"
+    ))
+    .await;
+    let chunk = [b"100000\r\n", &*vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..megabytes {
+        // A server that has refused it reads no further.
+        let _ = wire.try_send(&chunk).await;
+    }
+    wire
+}
+
+async fn until(client: &Client, gauge: &str, wanted: u64) {
+    let began = std::time::Instant::now();
+    loop {
+        let is = metric(client, gauge).await;
+        if is == wanted {
+            return;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{gauge}is {is} and not {wanted}"
+        );
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_bodies_in_flight_are_bounded_and_given_back() {
+    const BYTES: &str = "quita_body_bytes_in_flight ";
+    const BATCH: &str = "/v1/queue/publish-batch";
+    let client = server(&["--max-body-bytes", "16777216"]).await;
+    let first = half_sent(&client, BATCH, 7).await;
+    let second = half_sent(&client, BATCH, 7).await;
+    until(&client, BYTES, 14 << 20).await;
+    // No length told the server how much was to come.
+    let mut third = half_sent(&client, BATCH, 3).await;
+    let answer = third.answer().await;
+    let json = answer.json();
+    assert_eq!(
+        (answer.status, &json["code"], &json["limit"]),
+        (503, &json!("overloaded"), &json!("bodies_in_flight"))
+    );
+    assert_eq!(json["effect"], "none");
+    assert!(answer.header("retry-after").is_some());
+    until(&client, BYTES, 14 << 20).await;
+    assert_eq!(limited(&client, "bodies_in_flight").await, 1);
+    // What fits still comes in, and a settle also beyond.
+    assert_eq!(client.server.post(PUBLISH, &publish()).await.status, 201);
+    let mut settle = half_sent(&client, "/v1/queue/settle", 7).await;
+    until(&client, BYTES, 21 << 20).await;
+    let refused = client.server.post(PUBLISH, &publish()).await;
+    assert_eq!(refused.json()["limit"], "bodies_in_flight");
+    settle
+        .send("13\r\n{\"settlements\": []}\r\n0\r\n\r\n")
+        .await;
+    assert_eq!(
+        settle.answer().await.json()["errors"][0]["code"],
+        "batch_size"
+    );
+    until(&client, BYTES, 14 << 20).await;
+    // Whoever hangs up has nothing any more, politely or not.
+    first.reset();
+    drop(second);
+    until(&client, BYTES, 0).await;
+    assert_eq!(client.server.post(PUBLISH, &publish()).await.status, 201);
 }
 
 #[tokio::test]

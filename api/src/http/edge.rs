@@ -78,7 +78,8 @@ where
             }
             let _place = state.admission.enter(charge)?;
             state.admission.admit(&caller.id, charge)?;
-            handler(Incoming::new(shared, caller, id, parts, body)).await
+            let settles = charge == Charge::Settle;
+            handler(Incoming::new(shared, caller, id, (parts, body), settles)).await
         };
         let mut response = finish(answering, request_id, &state.metrics).await;
         if let Some(key) = charged.get() {
