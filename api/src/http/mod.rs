@@ -83,6 +83,12 @@ pub fn router(state: AppState) -> Router {
     router.fallback(edge::not_found).with_state(Arc::new(state))
 }
 
+/// Whether a queue's policy has this field.
+#[cfg(test)]
+pub(crate) fn is_policy_field(name: &str) -> bool {
+    policy::FIELDS.contains(&name)
+}
+
 fn allow(methods: &[Method]) -> HeaderValue {
     let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
     if names.contains(&"GET") {
