@@ -137,7 +137,7 @@ values! {
     /// Entries of a page.
     PageSize = {"type": "integer", "minimum": 1, "maximum": 500, "examples": [50]};
     /// A place in a listing, as a page before named it. Opaque.
-    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": ["AQ"]};
+    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": [crate::http::paging::example()]};
     /// A number of attempts or redrives.
     Counter = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000, "examples": [5]};
 }
