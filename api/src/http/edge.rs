@@ -136,18 +136,19 @@ pub(super) fn with_other_methods(
     grants: Option<Grants>,
 ) -> MethodRouter<Arc<AppState>> {
     let (for_options, for_others) = (allow.clone(), allow.clone());
+    let handlers = handlers.fallback(
+        move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
+            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+            std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
+        },
+    );
     let handlers = match &grants {
         Some(grants) => grants.around(handlers),
         None => handlers,
     };
+    // Not under the grants' layer, which would answer in its place.
     handlers
         .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
-        .fallback(
-            move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
-                let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
-                std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
-            },
-        )
 }
 
 async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {
