@@ -10,6 +10,9 @@ use std::time::Duration;
 
 const PUBLISH: &str = "/v1/queue/publish";
 const RECEIVE: &str = "/v1/queue/receive";
+const BYTES: &str = "quita_body_bytes_in_flight ";
+const REQUESTS: &str = "quita_requests_in_flight ";
+const WAITING: &str = "quita_waiting_receives ";
 /// Longer than anything takes here, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -200,6 +203,63 @@ async fn receives_that_wait_are_bounded_for_each_key() {
 }
 
 #[tokio::test]
+async fn the_waiting_place_of_a_key_comes_back_when_its_connection_is_cut() {
+    let client = server(&["--max-waiting-receives-per-key", "1"]).await;
+    client.queue("q", json!({})).await;
+    let body = r#"{"queue":"q","wait_seconds":30}"#;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    for politely in [true, false] {
+        let mut waiting = client.server.wire().await;
+        waiting.request("POST", RECEIVE, &headers, body).await;
+        until(&client, WAITING, 1).await;
+        let second = client.server.post(RECEIVE, body).await;
+        refused(&second, "waiting_receives_per_key");
+        if politely {
+            drop(waiting);
+        } else {
+            waiting.reset();
+        }
+        until(&client, WAITING, 0).await;
+    }
+    // The next one waits, and gets what comes.
+    let mut next = client.server.wire().await;
+    next.request("POST", RECEIVE, &headers, body).await;
+    until(&client, WAITING, 1).await;
+    client.publish("q", json!(7)).await;
+    assert_eq!(next.answer().await.json()["messages"][0]["message"], 7);
+}
+
+#[tokio::test]
+async fn gauges_return_when_clients_hang_up_in_the_middle() {
+    const EACH: u64 = 64;
+    let client = server(&[]).await;
+    client.queue("q", json!({})).await;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    let (mut publishing, mut waiting) = (Vec::new(), Vec::new());
+    for _ in 0..EACH {
+        let mut wire = client.server.wire().await;
+        let head = format!("POST {PUBLISH} HTTP/1.1\r\nhost: test\r\n{headers}");
+        wire.send(format!("{head}content-length: 100\r\n\r\n{{"))
+            .await;
+        publishing.push(wire);
+        let mut wire = client.server.wire().await;
+        let body = r#"{"queue":"q","wait_seconds":30}"#;
+        wire.request("POST", RECEIVE, &headers, body).await;
+        waiting.push(wire);
+    }
+    // And the one that asks.
+    until(&client, REQUESTS, EACH + 1).await;
+    until(&client, WAITING, EACH).await;
+    for (n, wire) in publishing.into_iter().chain(waiting).enumerate() {
+        if n % 2 == 0 { wire.reset() } else { drop(wire) }
+    }
+    until(&client, REQUESTS, 1).await;
+    until(&client, WAITING, 0).await;
+    until(&client, BYTES, 0).await;
+    assert_eq!(client.counts("q").await, [0; 4]);
+}
+
+#[tokio::test]
 async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
     let client = server(&["--max-requests", "1"]).await;
     client.publish("q", json!(1)).await;
@@ -266,7 +326,6 @@ async fn until(client: &Client, gauge: &str, wanted: u64) {
 
 #[tokio::test]
 async fn bytes_of_bodies_in_flight_are_bounded_and_given_back() {
-    const BYTES: &str = "quita_body_bytes_in_flight ";
     const BATCH: &str = "/v1/queue/publish-batch";
     let client = server(&["--max-body-bytes", "16777216"]).await;
     let first = half_sent(&client, BATCH, 7).await;
