@@ -32,6 +32,7 @@ use config::Config;
 use config::dev::{self, DevRefused};
 use disk::Disk;
 use http::admission::Admission;
+use http::bodies::Bodies;
 use http::server::tls::{Tls, TlsError};
 use http::server::{Bounds, Edge};
 use metrics::Metrics;
@@ -63,6 +64,8 @@ pub struct AppState {
     pub auth: Arc<Authenticator>,
     /// Who comes in now.
     pub admission: Arc<Admission>,
+    /// What bodies hold.
+    pub bodies: Arc<Bodies>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The settings.
@@ -202,6 +205,7 @@ impl Server {
                 config.limits.rates(),
                 config.limits.max_requests as usize,
             )),
+            bodies: Arc::new(Bodies::new(config.limits.max_body_bytes as usize)),
             metrics: metrics.clone(),
             config: config.clone(),
             drain: drain.clone(),

@@ -34,6 +34,8 @@ pub struct Present {
     pub waiting_receives: usize,
     /// Requests in flight, receives apart.
     pub requests: usize,
+    /// Bytes of the bodies of requests in flight.
+    pub body_bytes: usize,
 }
 
 /// All counts of one server.
@@ -43,12 +45,14 @@ pub struct Metrics {
     problems: Family<OfCode, Counter>,
     waiting_receives: Gauge,
     requests: Gauge,
+    body_bytes: Gauge,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let (limited, problems) = (Family::default(), Family::default());
         let (waiting_receives, requests) = (Gauge::default(), Gauge::default());
+        let body_bytes = Gauge::default();
         let mut registry = Registry::with_prefix("quita");
         registry.register(
             "limited",
@@ -70,6 +74,11 @@ impl Default for Metrics {
             "Requests being served, receives apart",
             requests.clone(),
         );
+        registry.register(
+            "body_bytes_in_flight",
+            "Bytes of the bodies of requests being served",
+            body_bytes.clone(),
+        );
         // A limit that was never met is 0, not absent: an alert can tell the two apart.
         for limit in Limit::ALL {
             let name = limit.name();
@@ -84,6 +93,7 @@ impl Default for Metrics {
             problems,
             waiting_receives,
             requests,
+            body_bytes,
         }
     }
 }
@@ -105,6 +115,7 @@ impl Metrics {
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting_receives.set(gauge(present.waiting_receives));
         self.requests.set(gauge(present.requests));
+        self.body_bytes.set(gauge(present.body_bytes));
         let mut out = String::new();
         match format {
             Format::Prometheus => prometheus_text::encode(&mut out, &self.registry)?,
@@ -126,6 +137,7 @@ mod tests {
         let present = Present {
             waiting_receives: 3,
             requests: 2,
+            body_bytes: 77,
         };
         for format in [Format::Prometheus, Format::OpenMetrics] {
             let text = metrics.write(present, format).unwrap();
@@ -135,6 +147,7 @@ mod tests {
                 "quita_problems_total{code=\"rate_limited\"} 1",
                 "quita_waiting_receives 3",
                 "quita_requests_in_flight 2",
+                "quita_body_bytes_in_flight 77",
             ] {
                 assert!(text.lines().any(|l| l == line), "{line} in {text}");
             }

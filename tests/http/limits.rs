@@ -4,11 +4,17 @@ use crate::client::Client;
 use quita_api::config::{Config, LimitConfig};
 use quita_storage::memory;
 use quita_tests::server::TestServer;
-use quita_tests::wire::Answer;
+use quita_tests::wire::{Answer, Wire};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const PUBLISH: &str = "/v1/queue/publish";
 const RECEIVE: &str = "/v1/queue/receive";
+const BYTES: &str = "quita_body_bytes_in_flight ";
+const REQUESTS: &str = "quita_requests_in_flight ";
+const WAITING: &str = "quita_waiting_receives ";
+/// Longer than anything takes here, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server with limits as the command line would set them.
 async fn server(settings: &[&str]) -> Client {
@@ -250,6 +256,63 @@ async fn receives_that_wait_are_bounded_for_each_key() {
 }
 
 #[tokio::test]
+async fn the_waiting_place_of_a_key_comes_back_when_its_connection_is_cut() {
+    let client = server(&["--max-waiting-receives-per-key", "1"]).await;
+    client.queue("q", json!({})).await;
+    let body = r#"{"queue":"q","wait_seconds":30}"#;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    for politely in [true, false] {
+        let mut waiting = client.server.wire().await;
+        waiting.request("POST", RECEIVE, &headers, body).await;
+        until(&client, WAITING, 1).await;
+        let second = client.server.post(RECEIVE, body).await;
+        refused(&second, "waiting_receives_per_key");
+        if politely {
+            drop(waiting);
+        } else {
+            waiting.reset();
+        }
+        until(&client, WAITING, 0).await;
+    }
+    // The next one waits, and gets what comes.
+    let mut next = client.server.wire().await;
+    next.request("POST", RECEIVE, &headers, body).await;
+    until(&client, WAITING, 1).await;
+    client.publish("q", json!(7)).await;
+    assert_eq!(next.answer().await.json()["messages"][0]["message"], 7);
+}
+
+#[tokio::test]
+async fn gauges_return_when_clients_hang_up_in_the_middle() {
+    const EACH: u64 = 64;
+    let client = server(&[]).await;
+    client.queue("q", json!({})).await;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    let (mut publishing, mut waiting) = (Vec::new(), Vec::new());
+    for _ in 0..EACH {
+        let mut wire = client.server.wire().await;
+        let head = format!("POST {PUBLISH} HTTP/1.1\r\nhost: test\r\n{headers}");
+        wire.send(format!("{head}content-length: 100\r\n\r\n{{"))
+            .await;
+        publishing.push(wire);
+        let mut wire = client.server.wire().await;
+        let body = r#"{"queue":"q","wait_seconds":30}"#;
+        wire.request("POST", RECEIVE, &headers, body).await;
+        waiting.push(wire);
+    }
+    // And the one that asks.
+    until(&client, REQUESTS, EACH + 1).await;
+    until(&client, WAITING, EACH).await;
+    for (n, wire) in publishing.into_iter().chain(waiting).enumerate() {
+        if n % 2 == 0 { wire.reset() } else { drop(wire) }
+    }
+    until(&client, REQUESTS, 1).await;
+    until(&client, WAITING, 0).await;
+    until(&client, BYTES, 0).await;
+    assert_eq!(client.counts("q").await, [0; 4]);
+}
+
+#[tokio::test]
 async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
     let client = server(&["--max-requests", "1"]).await;
     client.publish("q", json!(1)).await;
@@ -279,6 +342,77 @@ async fn requests_in_flight_are_bounded_and_a_settle_still_gets_in() {
     assert_eq!(slow.answer().await.status, 201);
     assert_eq!(limited(&client, "requests").await, 1);
     assert_eq!(metric(&client, "quita_requests_in_flight ").await, 0);
+}
+
+/// A request of which `megabytes` of an unfinished body have come.
+async fn half_sent(client: &Client, path: &str, megabytes: usize) -> Wire {
+    let mut wire = client.server.wire().await;
+    let headers = quita_tests::server::json_headers(&client.server.key);
+    wire.send(format!(
+        "POST {path} HTTP/1.1\r\nhost: test\r\n{headers}transfer-encoding: chunked\r\n\r\n"
+    ))
+    .await;
+    let chunk = [b"100000\r\n", &*vec![b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..megabytes {
+        // A server that has refused it reads no further.
+        let _ = wire.try_send(&chunk).await;
+    }
+    wire
+}
+
+async fn until(client: &Client, gauge: &str, wanted: u64) {
+    let began = std::time::Instant::now();
+    loop {
+        let is = metric(client, gauge).await;
+        if is == wanted {
+            return;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{gauge}is {is} and not {wanted}"
+        );
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_bodies_in_flight_are_bounded_and_given_back() {
+    const BATCH: &str = "/v1/queue/publish-batch";
+    let client = server(&["--max-body-bytes", "16777216"]).await;
+    let first = half_sent(&client, BATCH, 7).await;
+    let second = half_sent(&client, BATCH, 7).await;
+    until(&client, BYTES, 14 << 20).await;
+    // No length told the server how much was to come.
+    let mut third = half_sent(&client, BATCH, 3).await;
+    let answer = third.answer().await;
+    let json = answer.json();
+    assert_eq!(
+        (answer.status, &json["code"], &json["limit"]),
+        (503, &json!("overloaded"), &json!("bodies_in_flight"))
+    );
+    assert_eq!(json["effect"], "none");
+    assert!(answer.header("retry-after").is_some());
+    until(&client, BYTES, 14 << 20).await;
+    assert_eq!(limited(&client, "bodies_in_flight").await, 1);
+    // What fits still comes in, and a settle also beyond.
+    assert_eq!(client.server.post(PUBLISH, &publish()).await.status, 201);
+    let mut settle = half_sent(&client, "/v1/queue/settle", 7).await;
+    until(&client, BYTES, 21 << 20).await;
+    let refused = client.server.post(PUBLISH, &publish()).await;
+    assert_eq!(refused.json()["limit"], "bodies_in_flight");
+    settle
+        .send("13\r\n{\"settlements\": []}\r\n0\r\n\r\n")
+        .await;
+    assert_eq!(
+        settle.answer().await.json()["errors"][0]["code"],
+        "batch_size"
+    );
+    until(&client, BYTES, 14 << 20).await;
+    // Whoever hangs up has nothing any more, politely or not.
+    first.reset();
+    drop(second);
+    until(&client, BYTES, 0).await;
+    assert_eq!(client.server.post(PUBLISH, &publish()).await.status, 201);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod keys;
 mod limits;
 mod messages;
 mod meta;
+mod page_tokens;
 mod publish;
 mod queue_names;
 mod queues;

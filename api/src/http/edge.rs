@@ -84,7 +84,8 @@ where
             let _in_flight = state.admission.enter(charge)?;
             state.admission.admit(&caller.id, charge)?;
             needs.check(&caller)?;
-            handler(Incoming::new(shared, caller, id, parts, body)).await
+            let settles = charge == Charge::Settle;
+            handler(Incoming::new(shared, caller, id, (parts, body), settles)).await
         };
         let mut response = finish(answering, request_id, &state.metrics).await;
         if let Some((key, class)) = charged.get() {
@@ -141,18 +142,19 @@ pub(super) fn with_other_methods(
     grants: Option<Grants>,
 ) -> MethodRouter<Arc<AppState>> {
     let (for_options, for_others) = (allow.clone(), allow.clone());
+    let handlers = handlers.fallback(
+        move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
+            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+            std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
+        },
+    );
     let handlers = match &grants {
         Some(grants) => grants.around(handlers),
         None => handlers,
     };
+    // Not under the grants' layer, which would answer in its place.
     handlers
         .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
-        .fallback(
-            move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
-                let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
-                std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
-            },
-        )
 }
 
 async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {

@@ -1,14 +1,15 @@
 //! `/v1/keys`: API keys. The secret of a key is in one answer and nowhere else.
 
+use super::answer;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
+use super::paging::{self, Listing};
 use super::problem::Code;
 use super::text_rule::TextRule;
 use super::wire::key::{Key, KeyMade, KeyPage, NewKey, RevokeKey, RotateKey};
-use super::{answer, paging};
 use crate::AppState;
 use crate::auth::Scopes;
 use crate::auth::scope::ScopeError;
@@ -112,7 +113,8 @@ pub(crate) async fn list(incoming: Incoming) -> Answered {
     incoming.no_body()?;
     let mut query = incoming.query(&["page_size", "page_token"]);
     let size = paging::size(&mut query) as usize;
-    let after = paging::name_place(&mut query);
+    let listing = Listing::new(&"keys");
+    let after = paging::name_place(&mut query, listing);
     query.finish()?;
     let all = incoming.state.service.keys(&incoming.caller).await?;
     let begin = after.map_or(0, |id| {
@@ -124,7 +126,7 @@ pub(crate) async fn list(incoming: Incoming) -> Answered {
     let last = shown.last().filter(|_| shown.len() < rest.len());
     let page = KeyPage {
         keys: shown.iter().map(Key::from).collect(),
-        next_page_token: last.map(|key| paging::name_token(&key.id)),
+        next_page_token: last.map(|key| paging::name_token(listing, &key.id)),
     };
     Ok(answer::json(StatusCode::OK, &page))
 }

@@ -70,6 +70,7 @@ pub(crate) async fn metrics(incoming: Incoming) -> Answered {
     let present = Present {
         waiting_receives: state.service.waiting_receives(),
         requests: state.admission.requests(),
+        body_bytes: state.bodies.bytes(),
     };
     let text = state.metrics.write(present, format);
     let text = text.map_err(|error| Problem::from(Code::Internal).because(error))?;

@@ -1,7 +1,8 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
 //! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) with [`browser`] and
-//! [`cross_origin`] (what browsers are told) and [`admission`] (who comes in now) → [`extract`], [`fields`] and
+//! [`cross_origin`] (what browsers are told) [`admission`] (who comes in now) and [`bodies`] (what it may
+//! hold) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -9,6 +10,7 @@ pub mod admission;
 mod answer;
 mod audit;
 mod audit_lines;
+pub mod bodies;
 mod browser;
 mod codes;
 mod cross_origin;
@@ -79,6 +81,12 @@ pub fn router(state: AppState) -> Router {
         router = router.route(path, handlers);
     }
     router.fallback(edge::not_found).with_state(Arc::new(state))
+}
+
+/// Whether a queue's policy has this field.
+#[cfg(test)]
+pub(crate) fn is_policy_field(name: &str) -> bool {
+    policy::FIELDS.contains(&name)
 }
 
 fn allow(methods: &[Method]) -> HeaderValue {

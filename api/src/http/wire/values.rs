@@ -83,7 +83,7 @@ values! {
     KeyFilter = {"type": "string", "maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["order-4711"]};
     /// The id that a message was published with. At most 128 bytes.
     RequestIdFilter = {"type": "string", "maxLength": 128, "examples": ["order-4711"]};
-    /// One line of at most 64 bytes.
+    /// One line of at most 128 bytes.
     WorkerName = {"type": "string", "maxLength": 128, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["billing-7"]};
     /// One line of at most 256 bytes.
     Line = {"type": "string", "maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["mailer in production"]};
@@ -137,7 +137,7 @@ values! {
     /// Entries of a page.
     PageSize = {"type": "integer", "minimum": 1, "maximum": 500, "examples": [50]};
     /// A place in a listing, as a page before named it. Opaque.
-    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": ["AQ"]};
+    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": [crate::http::paging::example()]};
     /// A number of attempts or redrives.
     Counter = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000, "examples": [5]};
 }
@@ -166,6 +166,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_length_in_words_is_the_one_that_is_checked() {
+        let mut found = 0;
+        for (name, json) in ALL {
+            let json = json();
+            let words = json["description"].as_str().unwrap();
+            let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
+            let most = json["maxLength"].as_u64();
+            let (Some(said), Some(most)) = (said.captures(words), most) else {
+                continue;
+            };
+            found += 1;
+            assert_eq!(said[1].replace(',', ""), most.to_string(), "{name}");
+        }
+        assert!(found >= 6, "{found}");
     }
 
     #[test]
