@@ -81,7 +81,7 @@ impl TestServer {
     pub async fn get(&self, path: &str) -> Answer {
         let mut wire = self.wire().await;
         wire.send(format!(
-            "GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n",
             self.key
         ))
         .await;
@@ -235,7 +235,7 @@ fn ready(address: SocketAddr) -> bool {
     let mut answer = String::new();
     let asked = write!(
         stream,
-        "GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
+        "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     );
     asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
 }

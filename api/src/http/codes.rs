@@ -74,6 +74,7 @@ codes! {
     InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists, is not revoked and has not expired.";
     InvalidToken = "invalid_token", 401, never, None, "The token is not valid", "Get a new token from your issuer. Whoever runs this server can see why with `quita token check`.";
     InsufficientScope = "insufficient_scope", 403, never, None, "The key may not do this anywhere", "Use a key with this right.";
+    UntrustedOrigin = "untrusted_origin", 403, never, None, "The request may come from a page of somebody else", "A server with `--dev-no-auth` answers at localhost, 127.0.0.1 and [::1], and pages of its own or of an origin in `--cors-allow-origin`.";
     WiderThanCaller = "wider_than_caller", 403, never, None, "The key allows more than yours does", "Ask for scopes that your own key has, or use a wider key.";
     NotFound = "not_found", 404, never, None, "There is nothing here", "Check the path or the id. What belongs to others looks absent.";
     QueueNotFound = "queue_not_found", 404, never, None, "No such queue", "Check the name, or create the queue with PUT /v1/queues/{queue}.";

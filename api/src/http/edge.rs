@@ -159,6 +159,11 @@ async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -
     dress(response, request_id(&asked))
 }
 
+/// A refusal before any handler, of a request whose head is known.
+pub(super) fn refuse_early(code: Code, headers: &HeaderMap, metrics: &Metrics) -> Response {
+    refuse(code.into(), request_id(headers), metrics)
+}
+
 /// No such route.
 pub(super) async fn not_found(
     State(state): State<Arc<AppState>>,

@@ -1,7 +1,8 @@
 //! `--dev-no-auth`, where it is refused, and what is said about a listener that others can reach.
 
+use crate::client::checked;
 use quita_tests::certificates::Authority;
-use quita_tests::server::{Process, command};
+use quita_tests::server::{Process, TestServer, command};
 use quita_tests::wire::Wire;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -100,6 +101,78 @@ async fn everybody_is_an_admin_and_the_audit_says_so() {
     assert!(folder.path().join("data/admin.key").exists());
     let refused = Wire::to(server.address).await.get("/v1/queues").await;
     assert_eq!(refused.status, 401);
+}
+
+#[tokio::test]
+async fn no_page_that_is_open_in_a_browser_is_an_admin() {
+    const EVIL: &str = "origin: https://evil.example\r\n";
+    let folder = TempDir::new().unwrap();
+    let named = [
+        "--dev-no-auth",
+        "--cors-allow-origin",
+        "https://desk.example",
+    ];
+    let server = Process::start(folder.path(), &named);
+    let local = format!("host: localhost:{}\r\n", server.address.port());
+    let own = format!(
+        "{local}origin: http://localhost:{}\r\n",
+        server.address.port()
+    );
+    let mut wire = Wire::to(server.address).await;
+    wire.request(
+        "PUT",
+        "/v1/queues/q",
+        "content-type: application/json\r\n",
+        "{}",
+    )
+    .await;
+    assert_eq!(wire.answer().await.status, 201);
+    for (headers, taken) in [
+        (own.clone(), true),
+        (
+            format!("{local}origin: https://desk.example\r\nsec-fetch-site: cross-site\r\n"),
+            true,
+        ),
+        (
+            format!("host: evil.example:{}\r\n", server.address.port()),
+            false,
+        ),
+        (format!("{local}{EVIL}"), false),
+        (format!("{local}origin: null\r\n"), false),
+        (format!("{local}sec-fetch-site: cross-site\r\n"), false),
+    ] {
+        for (method, path) in [
+            ("POST", "/v1/queues/q/pause"),
+            ("GET", "/v1/queues"),
+            ("GET", "/nowhere"),
+            ("OPTIONS", "/v1/queues"),
+        ] {
+            wire.send(format!("{method} {path} HTTP/1.1\r\n{headers}\r\n"))
+                .await;
+            let answer = wire.answer().await;
+            assert_eq!(answer.status != 403, taken, "{headers}: {}", answer.head);
+            if !taken {
+                assert_eq!(checked(&answer).1["code"], "untrusted_origin");
+                assert_eq!(answer.header("access-control-allow-origin"), None);
+            }
+        }
+        let paused = wire.get("/v1/queues/q").await.json()["paused"].clone();
+        assert_eq!(paused, taken, "{headers}");
+        wire.request("POST", "/v1/queues/q/resume", "", "").await;
+        assert_eq!(wire.answer().await.status, 200);
+    }
+    drop(server);
+
+    // With keys none of this counts.
+    let server = TestServer::start().await;
+    let mut wire = server.wire().await;
+    let key = format!("authorization: Bearer {}\r\n", server.key);
+    wire.send(format!(
+        "GET /v1/queues HTTP/1.1\r\nhost: evil.example\r\n{EVIL}{key}\r\n"
+    ))
+    .await;
+    assert_eq!(wire.answer().await.status, 200);
+    server.stop().await;
 }
 
 #[test]
