@@ -99,6 +99,9 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                     End::Served(result) => {
                         if let Err(error) = result {
                             ended_in_error = error.is_parse();
+                            if error.is_parse_too_large() {
+                                metrics.limited(Limit::HeaderSize);
+                            }
                             tracing::debug!(%error, "a connection ended early");
                         }
                         break Last::Whole;
