@@ -69,6 +69,7 @@ codes! {
     InvalidUtf8 = "invalid_utf8", 400, never, None, "The body is not UTF-8", "Encode the body as UTF-8; binary data goes as base64 in a JSON string.";
     DuplicateField = "duplicate_field", 400, never, None, "A field is given twice", "Give each field once. Inside `message` repeated names are allowed.";
     NestingTooDeep = "nesting_too_deep", 400, never, None, "The JSON is nested too deeply", "Nest at most 64 levels, and 128 inside `message`.";
+    TlsRequired = "tls_required", 400, never, None, "The request came without TLS", "Use a URL that begins with https://.";
     MissingCredentials = "missing_credentials", 401, never, None, "Credentials are missing", "Send `Authorization: Bearer` and an API key or a token. They are never read from the URL.";
     UnsupportedScheme = "unsupported_scheme", 401, never, None, "The authentication scheme is not supported", "Use the scheme `Bearer`.";
     InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists, is not revoked and has not expired.";

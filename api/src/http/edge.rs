@@ -191,7 +191,12 @@ pub(crate) fn problem_at_edge(
     } else {
         Code::MalformedRequest
     });
-    refuse(Problem::new(code, detail), new_request_id(), metrics)
+    refuse_at_edge(Problem::new(code, detail), metrics)
+}
+
+/// The same, for a problem that says more than its code.
+pub(crate) fn refuse_at_edge(problem: Problem, metrics: &Metrics) -> Response {
+    refuse(problem, new_request_id(), metrics)
 }
 
 async fn finish(

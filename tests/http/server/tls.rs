@@ -2,6 +2,7 @@
 
 use super::delivery::{ask, attempts_on, publish, start_over};
 use super::{LONG, SHORT, TestEdge, soon, wide};
+use crate::client::checked;
 use axum::Router;
 use quita_api::config::tls::TlsSettings;
 use quita_api::http::server::Bounds;
@@ -125,8 +126,12 @@ async fn what_is_no_handshake_is_closed_and_plain_http_is_told_why() {
     let mut plain = edge.wire().await;
     let answer = plain.get("/hello").await;
     assert_eq!((answer.status, edge.reached()), (400, 0));
-    let problem = answer.json();
-    assert_eq!(problem["code"], "malformed_request");
+    let problem = checked(&answer).1;
+    assert_eq!(problem["code"], "tls_required");
+    assert_eq!(
+        edge.counted("quita_problems_total{code=\"tls_required\"}"),
+        1
+    );
     assert!(problem["detail"].as_str().unwrap().contains("use https"));
     assert!(plain.ends_well().await);
     let mut wire = secure(&edge, &authority).await;
