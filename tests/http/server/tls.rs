@@ -26,11 +26,17 @@ const BY: Duration = Duration::from_secs(2);
 
 /// An authority, and what a listener needs that it vouches for.
 fn certified() -> (Authority, Option<Arc<Tls>>) {
+    certified_for(0)
+}
+
+/// The same, where browsers are told to come over TLS alone.
+fn certified_for(hsts: u64) -> (Authority, Option<Arc<Tls>>) {
     let (authority, folder) = (Authority::default(), TempDir::new().unwrap());
     let pair = authority.issue(folder.path());
     let settings = TlsSettings {
         tls_cert: Some(pair.cert),
         tls_key: Some(pair.key),
+        tls_hsts_seconds: hsts,
     };
     (authority, Tls::load(&settings).unwrap().map(Arc::new))
 }
@@ -56,8 +62,7 @@ async fn requests_go_over_both_versions_and_nothing_but_http_1_is_agreed_on() {
         assert_eq!(wire.session().alpn_protocol(), Some(&b"http/1.1"[..]));
         let hello = wire.get("/hello").await;
         assert_eq!(hello.text(), "hello");
-        let always = hello.header("strict-transport-security");
-        assert_eq!(always, Some("max-age=31536000"));
+        assert_eq!(hello.header("strict-transport-security"), None);
         wire.request("POST", "/echo", "", &body).await;
         assert_eq!(wire.answer().await.text(), body);
         assert_eq!(wire.get("/large/4").await.body.len(), 4 << 20);
@@ -68,6 +73,20 @@ async fn requests_go_over_both_versions_and_nothing_but_http_1_is_agreed_on() {
     assert!(edge.wire().await.secure(other).await.is_err());
     let stranger = Authority::default().client();
     assert!(edge.wire().await.secure(stranger).await.is_err());
+}
+
+#[tokio::test]
+async fn browsers_are_told_to_come_over_tls_alone_where_that_is_set() {
+    let (authority, tls) = certified_for(31_536_000);
+    let edge = TestEdge::over(tls, wide(), Router::new()).await;
+    let mut wire = secure(&edge, &authority).await;
+    for path in ["/hello", "/nowhere"] {
+        let answer = wire.get(path).await;
+        let said = answer.header("strict-transport-security");
+        assert_eq!(said, Some("max-age=31536000"), "{path}");
+    }
+    let plain = edge.wire().await.get("/hello").await;
+    assert_eq!(plain.header("strict-transport-security"), None);
 }
 
 #[tokio::test]

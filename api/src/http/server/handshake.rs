@@ -69,8 +69,6 @@ async fn shake(
 }
 
 impl Transport for TlsStream<Tcp> {
-    const ENCRYPTED: bool = true;
-
     /// A client says goodbye inside of the session before it closes, so what the kernel has must be read to know. It is kept
     /// for the next read like anything that came early.
     fn still_there(&mut self, cx: &Context<'_>) -> io::Result<()> {
@@ -130,6 +128,7 @@ mod tests {
         let settings = TlsSettings {
             tls_cert: Some(cert),
             tls_key: Some(key),
+            ..TlsSettings::default()
         };
         let tls = Tls::load(&settings).unwrap().unwrap();
         let mut roots = RootCertStore::empty();

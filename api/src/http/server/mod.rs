@@ -116,6 +116,7 @@ impl Edge {
                 drain,
                 metrics,
                 stage: seen,
+                hsts: tls.as_ref().and_then(|tls| tls.hsts()),
             },
             tls,
             places: places.clone(),

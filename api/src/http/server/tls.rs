@@ -7,6 +7,7 @@
 
 use super::pem::{self, PairError};
 use crate::config::tls::{HalfAPair, TlsSettings};
+use http::HeaderValue;
 use parking_lot::RwLock;
 use quita_storage::clock;
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<ServerConfig>>,
+    hsts: Option<HeaderValue>,
 }
 
 impl Tls {
@@ -50,6 +52,7 @@ impl Tls {
             cert: cert.to_owned(),
             key: key.to_owned(),
             current: RwLock::new(server_config(pair.key)?),
+            hsts: hsts(settings.tls_hsts_seconds),
         }))
     }
 
@@ -71,11 +74,21 @@ impl Tls {
         self.current.read().clone()
     }
 
+    /// What every answer over TLS says about TLS (RFC 6797), if anything.
+    pub(super) fn hsts(&self) -> Option<HeaderValue> {
+        self.hsts.clone()
+    }
+
     fn read_again(&self) -> Result<jiff::Timestamp, TlsError> {
         let pair = pem::read(&self.cert, &self.key, clock::wall())?;
         *self.current.write() = server_config(pair.key)?;
         Ok(pair.not_after)
     }
+}
+
+fn hsts(seconds: u64) -> Option<HeaderValue> {
+    let said = (seconds > 0).then(|| format!("max-age={seconds}"))?;
+    HeaderValue::try_from(said).ok()
 }
 
 fn server_config(key: CertifiedKey) -> Result<Arc<ServerConfig>, rustls::Error> {
@@ -106,6 +119,7 @@ mod tests {
         let settings = TlsSettings {
             tls_cert: Some(cert.clone()),
             tls_key: Some(key.clone()),
+            ..TlsSettings::default()
         };
         let tls = Tls::load(&settings).unwrap().unwrap();
         let first = tls.current();
