@@ -230,12 +230,15 @@ impl Server {
         })
     }
 
+    /// Whether there is anything that [`Server::reload`] would read.
+    pub fn reads_again(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Reads again what may be read again while the server runs: the TLS certificate.
     pub fn reload(&self) {
         if let Some(tls) = &self.tls {
             tls.reload();
-        } else {
-            tracing::info!("nothing to read again: TLS is off");
         }
     }
 
