@@ -45,6 +45,7 @@ limits! {
     PayloadSize = "payload_size", "max_message_bytes of the queue", "Bytes of one message";
     BodySize = "body_size", "fixed", "Bytes of a body: 2 MiB, of a batch 8 MiB";
     TargetSize = "target_size", "fixed", "Bytes of a path with its query: 8,192";
+    HeaderSize = "header_size", "--max-headers, --max-header-bytes", "Lines and bytes of a request's head";
     HeaderTime = "header_time", "--header-timeout-seconds", "Time for the head of a request";
     BodyTime = "body_time", "--body-timeout-seconds", "Time for the body of a request";
     IdleTime = "idle_time", "--idle-timeout-seconds", "Rest of a connection between two requests";

@@ -51,7 +51,8 @@ impl TestServer {
         config.limits.rate_failed_logins = 0;
         change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Server::start(config, backend.clone(), listener)
+        let checked = quita_api::check(config, listener.local_addr().unwrap()).unwrap();
+        let server = Server::start(checked, backend.clone(), listener)
             .await
             .unwrap();
         let address = server.address;
@@ -81,7 +82,7 @@ impl TestServer {
     pub async fn get(&self, path: &str) -> Answer {
         let mut wire = self.wire().await;
         wire.send(format!(
-            "GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n",
             self.key
         ))
         .await;
@@ -235,7 +236,7 @@ fn ready(address: SocketAddr) -> bool {
     let mut answer = String::new();
     let asked = write!(
         stream,
-        "GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
+        "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     );
     asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
 }

@@ -10,7 +10,7 @@
 //!   still in use), `Referrer-Policy` (JSON has no links), `Cross-Origin-Resource-Policy` (what is worth reading needs a
 //!   bearer key, which no foreign page can make a browser send). That saves 95 bytes of every other answer.
 //!
-//! `Strict-Transport-Security` is added by the connection, which alone knows that it has TLS.
+//! `Strict-Transport-Security`, where it is set, is added by the connection, which alone knows that it has TLS.
 
 use axum::response::Response;
 use base64::Engine;

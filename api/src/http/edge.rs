@@ -167,6 +167,11 @@ async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -
     dress(response, request_id(&asked))
 }
 
+/// A refusal before any handler, of a request whose head is known.
+pub(super) fn refuse_early(code: Code, headers: &HeaderMap, metrics: &Metrics) -> Response {
+    refuse(code.into(), request_id(headers), metrics)
+}
+
 /// No such route.
 pub(super) async fn not_found(
     State(state): State<Arc<AppState>>,
@@ -194,7 +199,12 @@ pub(crate) fn problem_at_edge(
     } else {
         Code::MalformedRequest
     });
-    refuse(Problem::new(code, detail), new_request_id(), metrics)
+    refuse_at_edge(Problem::new(code, detail), metrics)
+}
+
+/// The same, for a problem that says more than its code.
+pub(crate) fn refuse_at_edge(problem: Problem, metrics: &Metrics) -> Response {
+    refuse(problem, new_request_id(), metrics)
 }
 
 async fn finish(

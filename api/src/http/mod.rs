@@ -1,8 +1,8 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
 //! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) with [`browser`] and
-//! [`cross_origin`] (what browsers are told) [`admission`] (who comes in now) and [`bodies`] (what it may
-//! hold) → [`extract`], [`fields`] and
+//! [`cross_origin`] (what browsers are told), [`own_pages`] (which pages may call where no key is asked for), [`admission`] (who
+//! comes in now) and [`bodies`] (what it may hold) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -29,6 +29,7 @@ mod merge_patch;
 mod messages;
 mod meta;
 mod operator;
+mod own_pages;
 mod paging;
 mod policy;
 pub mod problem;
@@ -51,6 +52,7 @@ pub mod wire;
 
 use crate::AppState;
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use cross_origin::Grants;
 use http::{HeaderValue, Method};
@@ -80,7 +82,12 @@ pub fn router(state: AppState) -> Router {
         let handlers = edge::with_other_methods(handlers, &allow(&methods), grants);
         router = router.route(path, handlers);
     }
-    router.fallback(edge::not_found).with_state(Arc::new(state))
+    router = router.fallback(edge::not_found);
+    let state = Arc::new(state);
+    if state.config.dev.dev_no_auth {
+        router = router.layer(from_fn_with_state(state.clone(), own_pages::only));
+    }
+    router.with_state(state)
 }
 
 /// Whether a queue's policy has this field.

@@ -17,6 +17,7 @@ use axum::routing::{get, post};
 use quita_api::Drain;
 use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Edge};
+use quita_api::metrics::{Format, Metrics, Present};
 use quita_tests::wire::Wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ fn wide() -> Bounds {
 struct TestEdge {
     edge: Edge,
     drain: Drain,
+    metrics: Arc<Metrics>,
     address: SocketAddr,
     /// Requests that reached a handler.
     reached: Arc<AtomicUsize>,
@@ -71,10 +73,19 @@ impl TestEdge {
             Some(_) => narrow_listener(),
         };
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
+        let metrics = Arc::<Metrics>::default();
+        let edge = Edge::start(
+            listener,
+            tls,
+            router,
+            bounds,
+            drain.clone(),
+            metrics.clone(),
+        );
         Self {
             edge,
             drain,
+            metrics,
             address,
             reached,
             running,
@@ -83,6 +94,14 @@ impl TestEdge {
 
     async fn wire(&self) -> Wire {
         Wire::to(self.address).await
+    }
+
+    /// What it has counted under this name and these labels.
+    fn counted(&self, name: &str) -> u64 {
+        let text = self.metrics.write(Present::default(), Format::Prometheus);
+        let text = text.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or(0, |count| count.trim().parse().unwrap())
     }
 
     fn reached(&self) -> usize {

@@ -32,9 +32,6 @@ use tower::Service;
 /// How long the rest of a body is taken whose request has been answered already.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Who came with TLS once comes with TLS again (RFC 6797). Never said over plain HTTP, where anybody could have written it.
-const FOR_A_YEAR: HeaderValue = HeaderValue::from_static("max-age=31536000");
-
 /// What every connection is served with.
 #[derive(Clone)]
 pub(super) struct Server {
@@ -43,6 +40,8 @@ pub(super) struct Server {
     pub(super) drain: Drain,
     pub(super) metrics: Arc<Metrics>,
     pub(super) stage: watch::Receiver<Stage>,
+    /// For `Strict-Transport-Security`. None over plain HTTP, where anybody could have written it.
+    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Server {
@@ -59,6 +58,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
         drain,
         metrics,
         mut stage,
+        hsts,
     } = server;
     let peer = shared.peer();
     let service = service_fn({
@@ -73,7 +73,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                 request.extensions_mut().insert(Connection(shared.clone()));
                 Call::Routed(router.clone().call(request))
             };
-            answer(call, shared.clone(), drain.clone(), T::ENCRYPTED)
+            answer(call, shared.clone(), drain.clone(), hsts.clone())
         }
     });
     let mut builder = http1::Builder::new();
@@ -99,6 +99,9 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                     End::Served(result) => {
                         if let Err(error) = result {
                             ended_in_error = error.is_parse();
+                            if error.is_parse_too_large() {
+                                metrics.limited(Limit::HeaderSize);
+                            }
                             tracing::debug!(%error, "a connection ended early");
                         }
                         break Last::Whole;
@@ -215,7 +218,7 @@ async fn answer(
     call: Call,
     shared: Arc<Shared>,
     drain: Drain,
-    encrypted: bool,
+    hsts: Option<HeaderValue>,
 ) -> Result<Response<Outbound>, Infallible> {
     let mut answer = match call {
         Call::Refused(refusal) => refusal,
@@ -226,9 +229,9 @@ async fn answer(
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if encrypted {
+    if let Some(hsts) = hsts {
         let headers = answer.headers_mut();
-        headers.insert(STRICT_TRANSPORT_SECURITY, FOR_A_YEAR);
+        headers.insert(STRICT_TRANSPORT_SECURITY, hsts);
     }
     if !answer.status().is_success() {
         shared.give_back();

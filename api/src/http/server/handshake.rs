@@ -6,7 +6,10 @@ use super::delivery::Shared;
 use super::io::{Tcp, Transport};
 use super::tls::Tls;
 use super::turn_away::tell;
+use crate::http::edge::refuse_at_edge;
+use crate::http::problem::{Code, Problem};
 use crate::limit::Limit;
+use crate::metrics::Metrics;
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -19,14 +22,8 @@ use tokio_rustls::server::TlsStream;
 /// The first byte of every handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// What plain HTTP is answered here, as it goes over the wire.
-const USE_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-content-type: application/problem+json\r\n\
-connection: close\r\n\
-content-length: 216\r\n\r\n\
-{\"type\":\"/problems/malformed_request\",\"title\":\"Malformed request\",\"status\":400,\
-\"detail\":\"This port speaks TLS and the request came without it: use https.\",\"code\":\"malformed_request\",\
-\"retryable\":false,\"effect\":\"none\"}";
+/// What plain HTTP is told.
+const USE_TLS: &str = "This port speaks TLS and the request came without it: use https.";
 
 /// Serves a connection that must begin with a handshake. Until the head of its first request has come, one deadline counts.
 pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, tls: Arc<Tls>, server: Server) {
@@ -37,41 +34,46 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, tls: Arc<Tls>,
         biased;
         // It has asked for nothing yet.
         _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
-        shaken = timeout_at(by, shake(stream, shared.clone(), &tls)) => shaken,
+        shaken = timeout_at(by, shake(stream, shared.clone(), &tls, &server.metrics)) => shaken,
     };
     match shaken {
         Ok(Ok(Some(stream))) => server.serve(stream, shared).await,
         Ok(Ok(None)) => {}
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "no TLS handshake");
+            server.metrics.handshake_failed();
+        }
         Err(_) => {
             tracing::debug!(%peer, limit = Limit::HeaderTime.name(), "a TLS handshake took too long");
             server.metrics.limited(Limit::HeaderTime);
+            server.metrics.handshake_failed();
         }
     }
 }
 
-/// `None`: it was no TLS, and that was said if it was HTTP.
+/// `None`: nothing came, or plain HTTP, which was told so.
 async fn shake(
     stream: TcpStream,
     shared: Arc<Shared>,
     tls: &Tls,
+    metrics: &Metrics,
 ) -> io::Result<Option<TlsStream<Tcp>>> {
     let mut first = [0];
     match stream.peek(&mut first).await? {
         1 if first[0] == HANDSHAKE => {}
         1 if first[0].is_ascii_uppercase() => {
-            tell(stream, USE_TLS).await;
+            let problem = Problem::new(Code::TlsRequired, USE_TLS);
+            tell(stream, refuse_at_edge(problem, metrics)).await;
             return Ok(None);
         }
-        _ => return Ok(None),
+        0 => return Ok(None),
+        _ => return Err(ErrorKind::InvalidData.into()),
     }
     let acceptor = TlsAcceptor::from(tls.current());
     acceptor.accept(Tcp::new(stream, shared)).await.map(Some)
 }
 
 impl Transport for TlsStream<Tcp> {
-    const ENCRYPTED: bool = true;
-
     /// A client says goodbye inside of the session before it closes, so what the kernel has must be read to know. It is kept
     /// for the next read like anything that came early.
     fn still_there(&mut self, cx: &Context<'_>) -> io::Result<()> {
@@ -108,7 +110,6 @@ impl Transport for TlsStream<Tcp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::turn_away::tests::whole_problem;
     use super::*;
     use crate::config::tls::TlsSettings;
     use futures_util::FutureExt;
@@ -132,6 +133,7 @@ mod tests {
         let settings = TlsSettings {
             tls_cert: Some(cert),
             tls_key: Some(key),
+            ..TlsSettings::default()
         };
         let tls = Tls::load(&settings).unwrap().unwrap();
         let mut roots = RootCertStore::empty();
@@ -148,8 +150,9 @@ mod tests {
         let (stream, peer) = accepted.unwrap();
         let name = ServerName::from(Ipv4Addr::LOCALHOST).to_owned();
         let connector = TlsConnector::from(Arc::new(client));
+        let metrics = Metrics::default();
         let (served, called) = tokio::join!(
-            shake(stream, Arc::new(Shared::new(peer)), &tls),
+            shake(stream, Arc::new(Shared::new(peer)), &tls, &metrics),
             connector.connect(name, socket.unwrap())
         );
         (served.unwrap().unwrap(), called.unwrap())
@@ -186,10 +189,5 @@ mod tests {
         server.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"early");
         assert!(there(&mut server));
-    }
-
-    #[test]
-    fn the_answer_to_plain_http_is_a_whole_problem() {
-        assert_eq!(whole_problem(USE_TLS)["code"], "malformed_request");
     }
 }

@@ -20,9 +20,6 @@ const CHUNK: usize = 16 << 10;
 
 /// A way to a client: TCP, or TLS over it.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Nobody on the way can read along.
-    const ENCRYPTED: bool;
-
     /// Asks the kernel whether the client has gone; an error says so.
     fn still_there(&mut self, cx: &Context<'_>) -> io::Result<()>;
 
@@ -51,8 +48,6 @@ impl Tcp {
 }
 
 impl Transport for Tcp {
-    const ENCRYPTED: bool = false;
-
     fn still_there(&mut self, _: &Context<'_>) -> io::Result<()> {
         match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Err(io::ErrorKind::ConnectionReset.into()),

@@ -116,6 +116,7 @@ impl Edge {
                 drain,
                 metrics,
                 stage: seen,
+                hsts: tls.as_ref().and_then(|tls| tls.hsts()),
             },
             tls,
             places: places.clone(),
@@ -181,10 +182,10 @@ impl Accepting {
 
     fn accepted(&self, stream: TcpStream, peer: SocketAddr, turned_away: &TurnAway) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.server.metrics.limited(Limit::Connections);
             // With TLS nothing can be said before a handshake, which is what there is no room for.
-            if self.tls.is_none() {
-                turned_away.answer(stream);
+            match self.tls {
+                None => turned_away.answer(stream, &self.server.metrics),
+                Some(_) => self.server.metrics.limited(Limit::Connections),
             }
             return;
         };
