@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use futures_util::StreamExt;
 use lapin::message::Delivery;
 use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
-    QueueDeclareOptions, QueueDeleteOptions,
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
@@ -34,7 +34,10 @@ impl Amqp {
         for _ in 0..CONNECTIONS {
             connections.push(Connection::connect(url, ConnectionProperties::default()).await?);
         }
-        Ok(Self { connections, queue: queue.to_owned() })
+        Ok(Self {
+            connections,
+            queue: queue.to_owned(),
+        })
     }
 }
 
@@ -43,24 +46,39 @@ impl Peer for Amqp {
 
     async fn set_up(&self) -> Result<()> {
         let channel = self.connections[0].create_channel().await?;
-        channel.queue_delete(self.queue.as_str().into(), QueueDeleteOptions::default()).await?;
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
         channel
-            .queue_declare(self.queue.as_str().into(), QueueDeclareOptions::durable(), arguments)
+            .queue_delete(self.queue.as_str().into(), QueueDeleteOptions::default())
+            .await?;
+        let mut arguments = FieldTable::default();
+        arguments.insert(
+            "x-queue-type".into(),
+            AMQPValue::LongString("quorum".into()),
+        );
+        channel
+            .queue_declare(
+                self.queue.as_str().into(),
+                QueueDeclareOptions::durable(),
+                arguments,
+            )
             .await?;
         Ok(())
     }
 
     async fn connect(&self, role: Role, number: usize) -> Result<Member> {
-        let channel = self.connections[number % CONNECTIONS].create_channel().await?;
+        let channel = self.connections[number % CONNECTIONS]
+            .create_channel()
+            .await?;
         let consumer = match role {
             Role::Producer => {
-                channel.confirm_select(ConfirmSelectOptions::default()).await?;
+                channel
+                    .confirm_select(ConfirmSelectOptions::default())
+                    .await?;
                 None
             }
             Role::Consumer => {
-                channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+                channel
+                    .basic_qos(PREFETCH, BasicQosOptions::default())
+                    .await?;
                 let consume = channel.basic_consume(
                     self.queue.as_str().into(),
                     "".into(),
@@ -70,7 +88,11 @@ impl Peer for Amqp {
                 Some(consume.await?)
             }
         };
-        Ok(Member { channel, queue: self.queue.clone(), consumer })
+        Ok(Member {
+            channel,
+            queue: self.queue.clone(),
+            consumer,
+        })
     }
 }
 
@@ -88,7 +110,13 @@ impl Client for Member {
         for message in messages {
             let properties = BasicProperties::default().with_delivery_mode(PERSISTENT);
             let options = BasicPublishOptions::default();
-            let publish = self.channel.basic_publish("".into(), self.queue.as_str().into(), options, message, properties);
+            let publish = self.channel.basic_publish(
+                "".into(),
+                self.queue.as_str().into(),
+                options,
+                message,
+                properties,
+            );
             confirms.push(publish.await?);
         }
         for confirm in confirms {
@@ -98,7 +126,10 @@ impl Client for Member {
     }
 
     async fn receive(&mut self) -> Result<Option<(Duration, Delivery)>> {
-        let consumer = self.consumer.as_mut().context("a producer does not receive")?;
+        let consumer = self
+            .consumer
+            .as_mut()
+            .context("a producer does not receive")?;
         let Ok(next) = tokio::time::timeout(Duration::from_secs(1), consumer.next()).await else {
             return Ok(None);
         };

@@ -14,7 +14,10 @@ pub struct Beanstalkd {
 
 impl Beanstalkd {
     pub fn new(address: &str, queue: &str) -> Self {
-        Self { address: address.to_owned(), queue: queue.to_owned() }
+        Self {
+            address: address.to_owned(),
+            queue: queue.to_owned(),
+        }
     }
 }
 
@@ -29,7 +32,10 @@ impl Peer for Beanstalkd {
     async fn connect(&self, _role: Role, _number: usize) -> Result<Member> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        let mut member = Member { stream: BufReader::new(stream), line: String::new() };
+        let mut member = Member {
+            stream: BufReader::new(stream),
+            line: String::new(),
+        };
         for (command, answer) in [("use", "USING"), ("watch", "WATCHING")] {
             let command = format!("{command} {}\r\n", self.queue);
             member.stream.write_all(command.as_bytes()).await?;
@@ -48,7 +54,11 @@ impl Member {
     async fn expect(&mut self, answer: &str) -> Result<()> {
         self.line.clear();
         self.stream.read_line(&mut self.line).await?;
-        ensure!(self.line.starts_with(answer), "not {answer} but {:?}", self.line);
+        ensure!(
+            self.line.starts_with(answer),
+            "not {answer} but {:?}",
+            self.line
+        );
         Ok(())
     }
 }
@@ -88,7 +98,9 @@ impl Client for Member {
     }
 
     async fn ack(&mut self, id: u64) -> Result<()> {
-        self.stream.write_all(format!("delete {id}\r\n").as_bytes()).await?;
+        self.stream
+            .write_all(format!("delete {id}\r\n").as_bytes())
+            .await?;
         self.expect("DELETED").await
     }
 }

@@ -17,11 +17,17 @@ pub struct Http {
 
 impl Http {
     pub fn bare(address: &str) -> Self {
-        Self { address: address.to_owned(), quita: None }
+        Self {
+            address: address.to_owned(),
+            quita: None,
+        }
     }
 
     pub fn quita(address: &str, queue: &str, key: &str) -> Self {
-        Self { address: address.to_owned(), quita: Some((queue.to_owned(), key.to_owned())) }
+        Self {
+            address: address.to_owned(),
+            quita: Some((queue.to_owned(), key.to_owned())),
+        }
     }
 }
 
@@ -33,9 +39,9 @@ impl Peer for Http {
             return Ok(());
         };
         let mut member = self.connect(Role::Producer, 0).await?;
-        member.call("PUT", &format!("/v1/queues/{queue}"), b"{}").await?;
-        let confirm = format!("{{\"confirm\":\"{queue}\"}}");
-        member.call("POST", &format!("/v1/queues/{queue}/purge"), confirm.as_bytes()).await?;
+        member
+            .call("PUT", &format!("/v1/queues/{queue}"), b"{}")
+            .await?;
         Ok(())
     }
 
@@ -43,8 +49,18 @@ impl Peer for Http {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
         let (queue, key) = self.quita.clone().unwrap_or_default();
-        let bearer = if key.is_empty() { String::new() } else { format!("Authorization: Bearer {key}\r\n") };
-        Ok(Member { stream, queue, bearer, output: Vec::new(), input: Vec::new() })
+        let bearer = if key.is_empty() {
+            String::new()
+        } else {
+            format!("Authorization: Bearer {key}\r\n")
+        };
+        Ok(Member {
+            stream,
+            queue,
+            bearer,
+            output: Vec::new(),
+            input: Vec::new(),
+        })
     }
 }
 
@@ -93,7 +109,8 @@ fn whole(input: &[u8]) -> Result<Option<(usize, usize)>> {
     let head = std::str::from_utf8(&input[..end])?;
     let length = head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>())
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>())
     });
     let length = length.context("an answer without content-length")??;
     Ok(Some((end + 4, end + 4 + length)))
@@ -116,27 +133,48 @@ impl Client for Member {
         }
         let item = |message: &Vec<u8>| {
             let id = text_after(message, "{\"id\":\"").unwrap_or_default();
-            format!("\"message\":{},\"client_request_id\":\"{id}\"", String::from_utf8_lossy(message))
+            format!(
+                "\"message\":{},\"client_request_id\":\"{id}\"",
+                String::from_utf8_lossy(message)
+            )
         };
         if let [one] = messages {
             let body = format!("{{\"queue\":\"{}\",{}}}", self.queue, item(one));
-            self.call("POST", "/v1/queue/publish", body.as_bytes()).await?;
+            self.call("POST", "/v1/queue/publish", body.as_bytes())
+                .await?;
             return Ok(());
         }
-        let items: Vec<String> = messages.iter().map(|message| format!("{{{}}}", item(message))).collect();
-        let body = format!("{{\"queue\":\"{}\",\"messages\":[{}]}}", self.queue, items.join(","));
-        let answer = self.call("POST", "/v1/queue/publish-batch", body.as_bytes()).await?;
+        let items: Vec<String> = messages
+            .iter()
+            .map(|message| format!("{{{}}}", item(message)))
+            .collect();
+        let body = format!(
+            "{{\"queue\":\"{}\",\"messages\":[{}]}}",
+            self.queue,
+            items.join(",")
+        );
+        let answer = self
+            .call("POST", "/v1/queue/publish-batch", body.as_bytes())
+            .await?;
         memmem::find(answer, b"\"rejected\":0").context("some were refused")?;
         Ok(())
     }
 
     async fn receive(&mut self) -> Result<Option<(Duration, String)>> {
-        let body = format!("{{\"queue\":\"{}\",\"max_messages\":1,\"wait_seconds\":1}}", self.queue);
-        let answer = self.call("POST", "/v1/queue/receive", body.as_bytes()).await?;
+        let body = format!(
+            "{{\"queue\":\"{}\",\"max_messages\":1,\"wait_seconds\":1}}",
+            self.queue
+        );
+        let answer = self
+            .call("POST", "/v1/queue/receive", body.as_bytes())
+            .await?;
         let Some(receipt) = text_after(answer, "\"receipt\":\"") else {
             return Ok(None);
         };
-        Ok(Some((message::age(answer).context("not one of ours")?, receipt.to_owned())))
+        Ok(Some((
+            message::age(answer).context("not one of ours")?,
+            receipt.to_owned(),
+        )))
     }
 
     async fn ack(&mut self, receipt: String) -> Result<()> {

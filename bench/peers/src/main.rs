@@ -96,7 +96,11 @@ async fn measured(measure: &Measure) -> Result<Value> {
     let url = measure.url.as_str();
     let figures = match measure.peer {
         Kind::Bare => drive(http::Http::bare(url), measure).await,
-        Kind::Quita => drive(http::Http::quita(url, QUEUE, &measure.key), measure).await,
+        Kind::Quita => {
+            // A new queue each time: a purged one is cleared while the next run is measured.
+            let queue = format!("{QUEUE}-{}", message::now());
+            drive(http::Http::quita(url, &queue, &measure.key), measure).await
+        }
         Kind::Rabbitmq => drive(amqp::Amqp::open(url, QUEUE).await?, measure).await,
         Kind::Nats => drive(nats::Nats::open(url, QUEUE).await?, measure).await,
         Kind::Beanstalkd => drive(beanstalkd::Beanstalkd::new(url, QUEUE), measure).await,

@@ -40,7 +40,9 @@ pub fn make(serial: u64) -> Vec<u8> {
 pub fn age(text: &[u8]) -> Option<Duration> {
     let at = memchr::memmem::find(text, STAMP.as_bytes())? + STAMP.len();
     let digits = std::str::from_utf8(text.get(at..at + DIGITS)?).ok()?;
-    Some(Duration::from_nanos(now().saturating_sub(digits.parse().ok()?)))
+    Some(Duration::from_nanos(
+        now().saturating_sub(digits.parse().ok()?),
+    ))
 }
 
 #[cfg(test)]

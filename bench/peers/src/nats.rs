@@ -29,7 +29,10 @@ impl Nats {
             let builder = ContextBuilder::new().timeout(Duration::from_secs(30));
             contexts.push(builder.max_ack_inflight(100_000).build(client));
         }
-        Ok(Self { contexts, queue: queue.to_owned() })
+        Ok(Self {
+            contexts,
+            queue: queue.to_owned(),
+        })
     }
 
     fn subject(&self) -> String {
@@ -68,12 +71,22 @@ impl Peer for Nats {
             Role::Producer => None,
             Role::Consumer => {
                 let stream = context.get_stream(&self.queue).await?;
-                let consumer: PullConsumer = stream.get_consumer(CONSUMER).await.map_err(|error| anyhow!(error))?;
-                let pull = consumer.stream().max_messages_per_batch(PREFETCH).expires(Duration::from_secs(10));
+                let consumer: PullConsumer = stream
+                    .get_consumer(CONSUMER)
+                    .await
+                    .map_err(|error| anyhow!(error))?;
+                let pull = consumer
+                    .stream()
+                    .max_messages_per_batch(PREFETCH)
+                    .expires(Duration::from_secs(10));
                 Some(pull.messages().await?)
             }
         };
-        Ok(Member { context, subject: self.subject(), messages })
+        Ok(Member {
+            context,
+            subject: self.subject(),
+            messages,
+        })
     }
 }
 
@@ -89,7 +102,11 @@ impl Client for Member {
     async fn publish(&mut self, messages: &[Vec<u8>]) -> Result<()> {
         let mut acks = Vec::with_capacity(messages.len());
         for message in messages {
-            acks.push(self.context.publish(self.subject.clone(), message.clone().into()).await?);
+            acks.push(
+                self.context
+                    .publish(self.subject.clone(), message.clone().into())
+                    .await?,
+            );
         }
         for ack in acks {
             ack.await?;
@@ -98,7 +115,10 @@ impl Client for Member {
     }
 
     async fn receive(&mut self) -> Result<Option<(Duration, Message)>> {
-        let messages = self.messages.as_mut().context("a producer does not receive")?;
+        let messages = self
+            .messages
+            .as_mut()
+            .context("a producer does not receive")?;
         let Ok(next) = tokio::time::timeout(Duration::from_secs(1), messages.next()).await else {
             return Ok(None);
         };

@@ -29,7 +29,10 @@ fn tree(root: u32) -> Vec<(u32, f64)> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut seconds: HashMap<u32, f64> = HashMap::new();
     for entry in read_dir("/proc").into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
         if let Some((pid, (parent, cpu))) = pid.and_then(|pid| Some((pid, stat(pid)?))) {
             children.entry(parent).or_default().push(pid);
             seconds.insert(pid, cpu);

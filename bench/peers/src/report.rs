@@ -6,7 +6,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-const ROWS: [&str; 7] = ["publish-1", "publish-16", "publish-64", "publish-256", "batch-10", "batch-100", "lifecycle"];
+const ROWS: [&str; 7] = [
+    "publish-1",
+    "publish-16",
+    "publish-64",
+    "publish-256",
+    "batch-10",
+    "batch-100",
+    "lifecycle",
+];
 
 /// Figures of each row of each peer, and the peers in the order in which they came.
 #[derive(Default)]
@@ -30,12 +38,20 @@ impl Results {
     fn read(&mut self, text: &str) -> Result<()> {
         for line in text.lines() {
             let line: Value = serde_json::from_str(line)?;
-            let name = |member: &str| line[member].as_str().map(str::to_owned).context("not a result");
+            let name = |member: &str| {
+                line[member]
+                    .as_str()
+                    .map(str::to_owned)
+                    .context("not a result")
+            };
             let (peer, row) = (name("peer")?, name("row")?);
             if !self.peers.contains(&peer) {
                 self.peers.push(peer.clone());
             }
-            self.figures.entry((peer, row)).or_default().push(line["figures"].clone());
+            self.figures
+                .entry((peer, row))
+                .or_default()
+                .push(line["figures"].clone());
         }
         Ok(())
     }
@@ -49,13 +65,21 @@ impl Results {
 
     /// Messages a second, with p50 and p99 in ms.
     fn rates(&self) -> String {
-        let mut text = format!("| messages/s (p50 / p99 ms) | {} |\n|---|{}\n", ROWS.join(" | "), "---:|".repeat(ROWS.len()));
+        let mut text = format!(
+            "| messages/s (p50 / p99 ms) | {} |\n|---|{}\n",
+            ROWS.join(" | "),
+            "---:|".repeat(ROWS.len())
+        );
         for peer in &self.peers {
             let _ = write!(text, "| {peer} |");
             for row in ROWS {
                 let at = |figure| self.median(peer, row, figure);
-                let cell = at("messages_per_second").zip(at("p50_ms")).zip(at("p99_ms"));
-                let cell = cell.map_or("–".to_owned(), |((rate, p50), p99)| format!("{} ({p50} / {p99})", grouped(rate)));
+                let cell = at("messages_per_second")
+                    .zip(at("p50_ms"))
+                    .zip(at("p99_ms"));
+                let cell = cell.map_or("–".to_owned(), |((rate, p50), p99)| {
+                    format!("{} ({p50} / {p99})", grouped(rate))
+                });
                 let _ = write!(text, " {cell} |");
             }
             text.push('\n');
@@ -65,13 +89,19 @@ impl Results {
 
     /// CPU in µs per message of server and client, and the server's memory.
     fn costs(&self) -> String {
-        let mut text = "| server µs / client µs / server MiB | publish-64 | lifecycle |\n|---|---:|---:|\n".to_owned();
+        let mut text =
+            "| server µs / client µs / server MiB | publish-64 | lifecycle |\n|---|---:|---:|\n"
+                .to_owned();
         for peer in &self.peers {
             let _ = write!(text, "| {peer} |");
             for row in ["publish-64", "lifecycle"] {
                 let at = |figure| self.median(peer, row, figure);
-                let cell = at("server_cpu_us").zip(at("client_cpu_us")).zip(at("pss_mib"));
-                let cell = cell.map_or("–".to_owned(), |((server, client), memory)| format!("{server} / {client} / {memory}"));
+                let cell = at("server_cpu_us")
+                    .zip(at("client_cpu_us"))
+                    .zip(at("pss_mib"));
+                let cell = cell.map_or("–".to_owned(), |((server, client), memory)| {
+                    format!("{server} / {client} / {memory}")
+                });
                 let _ = write!(text, " {cell} |");
             }
             text.push('\n');
@@ -105,6 +135,10 @@ mod tests {
             );
             results.read(&line).unwrap();
         }
-        assert!(results.rates().contains("| a | – | – | 2,000 (1.5 / 2.5) | – |"));
+        assert!(
+            results
+                .rates()
+                .contains("| a | – | – | 2,000 (1.5 / 2.5) | – |")
+        );
     }
 }

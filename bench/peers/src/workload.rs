@@ -23,7 +23,11 @@ pub trait Peer: Send + Sync + 'static {
     type Client: Client;
     /// Makes the queue empty and durable.
     fn set_up(&self) -> impl Future<Output = Result<()>> + Send;
-    fn connect(&self, role: Role, number: usize) -> impl Future<Output = Result<Self::Client>> + Send;
+    fn connect(
+        &self,
+        role: Role,
+        number: usize,
+    ) -> impl Future<Output = Result<Self::Client>> + Send;
 }
 
 /// One connection with one request under way.
@@ -68,7 +72,10 @@ struct Window {
 impl Window {
     fn of(extent: &Extent) -> Self {
         let start = Instant::now() + extent.warm_up;
-        Self { start, end: start + extent.length }
+        Self {
+            start,
+            end: start + extent.length,
+        }
     }
 
     fn is_open(self) -> bool {
@@ -81,18 +88,23 @@ impl Tally {
         let now = Instant::now();
         if now >= window.start && now < window.end {
             self.messages += messages as u64;
-            self.latencies.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
+            self.latencies
+                .push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
         }
     }
 }
 
 /// Producers only, each with one publish under way.
 pub async fn publish<P: Peer>(peer: P, extent: &Extent) -> Result<serde_json::Value> {
-    let (peer, go) = (Arc::new(peer), Arc::new(Barrier::new(extent.connections + 1)));
+    let (peer, go) = (
+        Arc::new(peer),
+        Arc::new(Barrier::new(extent.connections + 1)),
+    );
     let serials = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for number in 0..extent.connections {
-        let (peer, go, serials, extent) = (peer.clone(), go.clone(), serials.clone(), extent.clone());
+        let (peer, go, serials, extent) =
+            (peer.clone(), go.clone(), serials.clone(), extent.clone());
         tasks.spawn(async move {
             let client = peer.connect(Role::Producer, number).await;
             go.wait().await;
@@ -116,11 +128,18 @@ fn batch(serials: &AtomicU64, count: usize) -> Vec<Vec<u8>> {
 
 /// As many producers as consumers; what is on its way is bounded. Latencies are from making a message to the end of its ack.
 pub async fn lifecycle<P: Peer>(peer: P, extent: &Extent) -> Result<serde_json::Value> {
-    let (peer, go) = (Arc::new(peer), Arc::new(Barrier::new(2 * extent.connections + 1)));
-    let (serials, pace) = (Arc::new(AtomicU64::new(0)), Arc::new(Semaphore::new(WINDOW)));
+    let (peer, go) = (
+        Arc::new(peer),
+        Arc::new(Barrier::new(2 * extent.connections + 1)),
+    );
+    let (serials, pace) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(Semaphore::new(WINDOW)),
+    );
     let mut tasks = JoinSet::new();
     for number in 0..extent.connections {
-        let (producer, to_go, to_pace, extent_of) = (peer.clone(), go.clone(), pace.clone(), extent.clone());
+        let (producer, to_go, to_pace, extent_of) =
+            (peer.clone(), go.clone(), pace.clone(), extent.clone());
         let serials = serials.clone();
         tasks.spawn(async move {
             let client = producer.connect(Role::Producer, number).await;
@@ -157,7 +176,11 @@ pub async fn lifecycle<P: Peer>(peer: P, extent: &Extent) -> Result<serde_json::
 }
 
 /// Starts the clock once all are connected, reads the meters at both ends of the window, and adds up.
-async fn watch(extent: &Extent, go: &Barrier, mut tasks: JoinSet<Result<Tally>>) -> Result<serde_json::Value> {
+async fn watch(
+    extent: &Extent,
+    go: &Barrier,
+    mut tasks: JoinSet<Result<Tally>>,
+) -> Result<serde_json::Value> {
     let me = std::process::id();
     let meters = || (cpu_seconds(extent.pid), cpu_seconds(me));
     go.wait().await;
@@ -188,7 +211,9 @@ fn micros(seconds: f64) -> f64 {
 
 fn percentile_ms(sorted_us: &[u32], share: f64) -> f64 {
     let at = (sorted_us.len().saturating_sub(1) as f64 * share) as usize;
-    sorted_us.get(at).map_or(0.0, |us| (f64::from(*us) / 10.0).round() / 100.0)
+    sorted_us
+        .get(at)
+        .map_or(0.0, |us| (f64::from(*us) / 10.0).round() / 100.0)
 }
 
 #[cfg(test)]
@@ -197,7 +222,10 @@ mod tests {
 
     #[test]
     fn percentiles_are_rounded_to_what_can_be_told() {
-        assert_eq!(percentile_ms(&[1_234, 5_678], 0.5).to_bits(), 1.23_f64.to_bits());
+        assert_eq!(
+            percentile_ms(&[1_234, 5_678], 0.5).to_bits(),
+            1.23_f64.to_bits()
+        );
         assert_eq!(percentile_ms(&[], 0.5).to_bits(), 0.0_f64.to_bits());
         assert_eq!(micros(0.000_012_34).to_bits(), 12.3_f64.to_bits());
     }

@@ -150,7 +150,7 @@ fn of_store(store: Store) -> Vec<Check> {
             AtMost(1.6),
         ),
         check(
-            "batches of 100 / bulk insert by itself",
+            "batches of 100 / bulk insert of messages by itself",
             (quita, "batch-100", MESSAGES_PER_SECOND),
             Some((alone, "bulk-1000", MESSAGES_PER_SECOND)),
             AtLeast(0.5),

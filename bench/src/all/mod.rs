@@ -21,6 +21,7 @@ use crate::Outcome;
 use crate::fresh::{Fresh, Ground, Store};
 use crate::report::Verdict;
 use crate::subject::Bare;
+use alone::What;
 use book::{Book, Figure, Who, figures};
 use clap::Args;
 use machine::Machine;
@@ -214,21 +215,21 @@ impl Run<'_> {
         }
     }
 
-    /// The floor under a row, right after it.
+    /// The floors under a row, right after it.
     async fn alone(&mut self, work: Work) -> Outcome<()> {
+        let floors = match work {
+            Work::Publish(1) => &[("commit", What::Row, 1)][..],
+            Work::Batches(100) => &[
+                ("bulk-1000", What::Message, 1_000),
+                ("bulk-1000-rows", What::Row, 1_000),
+            ],
+            _ => return Ok(()),
+        };
         for store in self.stores {
-            let (row, figures) = match work {
-                Work::Publish(1) => (
-                    "commit",
-                    alone::commit(self.ground, *store, self.length).await?,
-                ),
-                Work::Batches(100) => (
-                    "bulk-1000",
-                    alone::bulk(self.ground, *store, self.length).await?,
-                ),
-                _ => return Ok(()),
-            };
-            self.book.note(Who::Alone(*store), row, &figures);
+            for (row, what, messages) in floors {
+                let figures = alone::insert(self.ground, *store, *what, *messages, self.length);
+                self.book.note(Who::Alone(*store), row, &figures.await?);
+            }
         }
         Ok(())
     }
