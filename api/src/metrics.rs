@@ -41,6 +41,7 @@ pub struct Metrics {
     registry: Registry,
     limited: Family<OfLimit, Counter>,
     problems: Family<OfCode, Counter>,
+    handshakes_failed: Counter,
     waiting_receives: Gauge,
     requests: Gauge,
 }
@@ -48,6 +49,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let (limited, problems) = (Family::default(), Family::default());
+        let handshakes_failed = Counter::default();
         let (waiting_receives, requests) = (Gauge::default(), Gauge::default());
         let mut registry = Registry::with_prefix("quita");
         registry.register(
@@ -59,6 +61,11 @@ impl Default for Metrics {
             "problems",
             "Answers that are no success, by code",
             problems.clone(),
+        );
+        registry.register(
+            "tls_handshakes_failed",
+            "TLS handshakes that failed or took too long",
+            handshakes_failed.clone(),
         );
         registry.register(
             "waiting_receives",
@@ -82,6 +89,7 @@ impl Default for Metrics {
             registry,
             limited,
             problems,
+            handshakes_failed,
             waiting_receives,
             requests,
         }
@@ -98,6 +106,11 @@ impl Metrics {
     /// An answer was a problem.
     pub fn problem(&self, code: &'static str) {
         self.problems.get_or_create(&OfCode { code }).inc();
+    }
+
+    /// A connection that should have begun with a TLS handshake did not get through one.
+    pub fn handshake_failed(&self) {
+        self.handshakes_failed.inc();
     }
 
     /// All of it as text.
@@ -133,6 +146,7 @@ mod tests {
                 "quita_limited_total{limit=\"publish_rate\"} 1",
                 "quita_limited_total{limit=\"write_stall\"} 0",
                 "quita_problems_total{code=\"rate_limited\"} 1",
+                "quita_tls_handshakes_failed_total 0",
                 "quita_waiting_receives 3",
                 "quita_requests_in_flight 2",
             ] {

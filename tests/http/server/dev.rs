@@ -4,7 +4,9 @@ use crate::client::checked;
 use quita_tests::certificates::Authority;
 use quita_tests::server::{Process, TestServer, command};
 use quita_tests::wire::Wire;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use tempfile::TempDir;
 
@@ -173,6 +175,21 @@ async fn no_page_that_is_open_in_a_browser_is_an_admin() {
     .await;
     assert_eq!(wire.answer().await.status, 200);
     server.stop().await;
+}
+
+#[test]
+fn a_key_that_others_read_is_warned_about_once() {
+    let folder = TempDir::new().unwrap();
+    let pair = Authority::default().issue(folder.path());
+    for (mode, warned) in [(0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)] {
+        std::fs::set_permissions(&pair.key, Permissions::from_mode(mode)).unwrap();
+        let arguments = [&["--listen", "127.0.0.1:0"], &pair.arguments()[..]].concat();
+        let (code, said) = said_at_start(&arguments, &[]);
+        assert_eq!(code, None, "{said}");
+        let lines = said.lines().filter(|line| line.contains("WARN"));
+        let about = lines.filter(|line| line.contains("key.pem"));
+        assert_eq!(about.count(), warned, "{mode:o}: {said}");
+    }
 }
 
 #[test]

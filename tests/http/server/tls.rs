@@ -114,6 +114,8 @@ async fn a_handshake_has_the_time_of_a_head_and_they_share_it() {
     let mut asks_nothing = secure(&edge, &authority).await;
     assert!(asks_nothing.ends_well().await && began.elapsed() < BY);
     soon("their places are free", || edge.edge.open() == 0).await;
+    // The last one had shaken hands.
+    assert_eq!(edge.counted("quita_tls_handshakes_failed_total"), 3);
 }
 
 #[tokio::test]
@@ -142,6 +144,10 @@ async fn what_is_no_handshake_is_closed_and_plain_http_is_told_why() {
         wire.send(garbage).await;
         assert!(wire.closes_within(BY).await.is_some(), "{garbage:?}");
     }
+    // Who asks whether the port is open says nothing and has failed at nothing.
+    drop(edge.wire().await);
+    let failed = "quita_tls_handshakes_failed_total";
+    soon("they are counted", || edge.counted(failed) == 5).await;
     let mut plain = edge.wire().await;
     let answer = plain.get("/hello").await;
     assert_eq!((answer.status, edge.reached()), (400, 0));
@@ -159,6 +165,7 @@ async fn what_is_no_handshake_is_closed_and_plain_http_is_told_why() {
     let mut tcp = edge.wire().await;
     tcp.send([0x17, 3, 3, 0, 5, 1, 2, 3, 4, 5]).await;
     assert!(tcp.closes_within(BY).await.is_some());
+    soon("it is counted", || edge.counted(failed) == 6).await;
 }
 
 #[tokio::test]

@@ -39,15 +39,19 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, tls: Arc<Tls>,
     match shaken {
         Ok(Ok(Some(stream))) => server.serve(stream, shared).await,
         Ok(Ok(None)) => {}
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "no TLS handshake");
+            server.metrics.handshake_failed();
+        }
         Err(_) => {
             tracing::debug!(%peer, limit = Limit::HeaderTime.name(), "a TLS handshake took too long");
             server.metrics.limited(Limit::HeaderTime);
+            server.metrics.handshake_failed();
         }
     }
 }
 
-/// `None`: it was no TLS, and that was said if it was HTTP.
+/// `None`: nothing came, or plain HTTP, which was told so.
 async fn shake(
     stream: TcpStream,
     shared: Arc<Shared>,
@@ -62,7 +66,8 @@ async fn shake(
             tell(stream, refuse_at_edge(problem, metrics)).await;
             return Ok(None);
         }
-        _ => return Ok(None),
+        0 => return Ok(None),
+        _ => return Err(ErrorKind::InvalidData.into()),
     }
     let acceptor = TlsAcceptor::from(tls.current());
     acceptor.accept(Tcp::new(stream, shared)).await.map(Some)

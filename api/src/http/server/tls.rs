@@ -10,7 +10,9 @@ use crate::config::tls::{HalfAPair, TlsSettings};
 use http::HeaderValue;
 use parking_lot::RwLock;
 use quita_storage::clock;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -48,6 +50,7 @@ impl Tls {
             return Ok(None);
         };
         let pair = pem::read(cert, key, clock::wall())?;
+        warn_about(key);
         Ok(Some(Self {
             cert: cert.to_owned(),
             key: key.to_owned(),
@@ -86,6 +89,15 @@ impl Tls {
     }
 }
 
+/// Whoever reads the key is this server to every client.
+fn warn_about(key: &Path) {
+    let mode = fs::metadata(key).map_or(0, |found| found.permissions().mode());
+    if mode & 0o044 != 0 {
+        let mode = format!("{:03o}", mode & 0o777);
+        tracing::warn!(key = %key.display(), mode, "the TLS key can be read by others than its owner: mode 400 is enough");
+    }
+}
+
 fn hsts(seconds: u64) -> Option<HeaderValue> {
     let said = (seconds > 0).then(|| format!("max-age={seconds}"))?;
     HeaderValue::try_from(said).ok()
@@ -104,7 +116,6 @@ fn server_config(key: CertifiedKey) -> Result<Arc<ServerConfig>, rustls::Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_failed_reload_leaves_what_was_there() {
