@@ -97,10 +97,17 @@ pub enum StartError {
     Listen(#[from] std::io::Error),
 }
 
+/// Settings that a server can be started with.
+pub struct Checked {
+    config: Config,
+    tls: Option<Arc<Tls>>,
+}
+
 /// What can be refused before the store is touched: settings that contradict the place, and bad TLS files.
-pub fn check(config: &Config, address: SocketAddr) -> Result<Option<Arc<Tls>>, StartError> {
+pub fn check(config: Config, address: SocketAddr) -> Result<Checked, StartError> {
     config.dev.check(address)?;
-    Ok(Tls::load(&config.tls)?.map(Arc::new))
+    let tls = Tls::load(&config.tls)?.map(Arc::new);
+    Ok(Checked { config, tls })
 }
 
 /// Opens the store, serves until `shutdown` resolves, and stops in order.
@@ -109,9 +116,9 @@ pub async fn run(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    check(&config, listener.local_addr()?)?;
-    let backend = store::open(&config.store).await?;
-    let server = Server::start(config, backend, listener).await?;
+    let checked = check(config, listener.local_addr()?)?;
+    let backend = store::open(&checked.config.store).await?;
+    let server = Server::start(checked, backend, listener).await?;
     shutdown.await;
     server.stop().await;
     Ok(())
@@ -135,12 +142,14 @@ pub struct Server {
 impl Server {
     /// Starts everything, the socket last: who can connect is served.
     pub async fn start(
-        config: Config,
+        checked: Checked,
         backend: Arc<dyn Backend>,
         listener: TcpListener,
     ) -> Result<Self, StartError> {
+        let Checked { config, tls } = checked;
         let address = listener.local_addr()?;
-        let tls = check(&config, address)?;
+        // It may be another one than was looked at.
+        config.dev.check(address)?;
         let tokens = match &config.jwt_issuers {
             Some(file) if !config.dev.dev_no_auth => Some(Arc::new(Tokens::load(file)?)),
             _ => None,
@@ -235,10 +244,11 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Reads again what may be read again while the server runs: the TLS certificate.
+    /// Reads again what may be read again while the server runs: the TLS certificate. Does not wait for it: a file system
+    /// that hangs holds up neither requests nor the end.
     pub fn reload(&self) {
-        if let Some(tls) = &self.tls {
-            tls.reload();
+        if let Some(tls) = self.tls.clone() {
+            tokio::task::spawn_blocking(move || tls.reload());
         }
     }
 

@@ -51,7 +51,8 @@ impl TestServer {
         config.limits.rate_failed_logins = 0;
         change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Server::start(config, backend.clone(), listener)
+        let checked = quita_api::check(config, listener.local_addr().unwrap()).unwrap();
+        let server = Server::start(checked, backend.clone(), listener)
             .await
             .unwrap();
         let address = server.address;

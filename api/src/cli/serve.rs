@@ -16,19 +16,23 @@ pub(super) fn run(config: Config) -> Done {
     if let Some(threads) = config.worker_threads {
         runtime.worker_threads(threads as usize);
     }
-    runtime.enable_all().build()?.block_on(serve(config))
+    let runtime = runtime.enable_all().build()?;
+    let done = runtime.block_on(serve(config));
+    // Whatever had to end has ended; a file that is still being read is nothing to wait for.
+    runtime.shutdown_background();
+    done
 }
 
 async fn serve(config: Config) -> Done {
     // From here on a signal is ours: one that comes while the store opens stops the server as soon as it has started.
     let mut signals = Signals::new()?;
-    crate::check(&config, config.listen)?;
-    let backend = store::open(&config.store).await?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| format!("could not listen on {}: {error}", config.listen))?;
     let shown = config.clone();
-    let server = Server::start(config, backend, listener).await?;
+    let checked = crate::check(config, shown.listen)?;
+    let backend = store::open(&shown.store).await?;
+    let listener = TcpListener::bind(shown.listen)
+        .await
+        .map_err(|error| format!("could not listen on {}: {error}", shown.listen))?;
+    let server = Server::start(checked, backend, listener).await?;
     if shown.store.log_format == LogFormat::Plain {
         say(&greeting::text(&shown, server.address, &server.key));
     }

@@ -66,6 +66,24 @@ async fn a_reload_shows_the_new_certificate_and_cuts_no_connection() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+/// A pipe that nobody writes to, in place of a file on a file system that hangs.
+#[tokio::test]
+async fn files_that_cannot_be_read_to_their_end_hold_up_nobody() {
+    let (folder, authority) = (TempDir::new().unwrap(), Authority::default());
+    let pair = authority.issue(folder.path());
+    let mut server = start(&folder, &pair);
+    fs::remove_file(&pair.cert).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&pair.cert)
+        .status();
+    assert!(made.unwrap().success());
+    server.signal("HUP");
+    assert_eq!(shown(&server, &authority).await, pair.der);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(server.said().contains("stopped"), "{}", server.said());
+}
+
 #[tokio::test]
 async fn without_tls_the_end_of_its_terminal_stops_it_in_order() {
     let folder = TempDir::new().unwrap();

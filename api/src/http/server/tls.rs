@@ -8,7 +8,7 @@
 use super::pem::{self, PairError};
 use crate::config::tls::{HalfAPair, TlsSettings};
 use http::HeaderValue;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use quita_storage::clock;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -40,6 +40,7 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<ServerConfig>>,
+    reading: Mutex<()>,
     hsts: Option<HeaderValue>,
 }
 
@@ -55,6 +56,7 @@ impl Tls {
             cert: cert.to_owned(),
             key: key.to_owned(),
             current: RwLock::new(server_config(pair.key)?),
+            reading: Mutex::new(()),
             hsts: hsts(settings.tls_hsts_seconds),
         }))
     }
@@ -62,6 +64,8 @@ impl Tls {
     /// Reads the pair again, for connections to come; the log says how it went. After a failure the one before stays.
     /// Sessions cannot be resumed over it: a client that comes again sees the new certificate.
     pub fn reload(&self) {
+        // Whoever asks last also reads last.
+        let _one = self.reading.lock();
         match self.read_again() {
             Ok(not_after) => {
                 tracing::info!(certificate = %self.cert.display(), %not_after, "the TLS certificate was read again");
