@@ -155,6 +155,9 @@ pub fn openapi() -> OpenApi {
             .build();
         components = components.example(code.as_str(), example);
     }
+    for (name, header) in docs::answers::shared_headers() {
+        components = components.header(name, header);
+    }
     let tag = |name: &str, text: &str| TagBuilder::new().name(name).description(Some(text)).build();
     OpenApiBuilder::new()
         .info(
@@ -245,6 +248,26 @@ mod tests {
             assert_eq!(endpoint.needs.is_some(), secured, "{method} {path}");
             let said = &json["paths"][path.replace("{*", "{")][method]["x-quita-right"];
             assert_eq!(!said.is_null(), secured, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_answer_from_around_the_handlers_is_in_the_document() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let items = json["paths"].as_object().unwrap().values();
+        for operation in items.flat_map(|item| item.as_object().unwrap().values()) {
+            let (id, answers) = (&operation["operationId"], &operation["responses"]);
+            let examples = &answers["414"]["content"]["application/problem+json"]["examples"];
+            assert!(examples["uri_too_long"].is_object(), "{id}");
+            let secured = operation["security"].is_array();
+            for (status, answer) in answers.as_object().unwrap() {
+                let told = secured && !["401", "403", "405", "414", "417"].contains(&&**status);
+                for name in ["RateLimit", "RateLimit-Policy"] {
+                    let header = &answer["headers"][name]["$ref"];
+                    let place = format!("#/components/headers/{name}");
+                    assert_eq!(*header == *place, told, "{id} {status} {name}");
+                }
+            }
         }
     }
 
