@@ -82,16 +82,7 @@ impl Tls {
     }
 
     /// What every answer over TLS says about TLS (RFC 6797), if anything.
-    pub(super) /// Whoever reads the key is this server to every client.
-fn warn_about(key: &Path) {
-    let mode = fs::metadata(key).map_or(0, |found| found.permissions().mode());
-    if mode & 0o044 != 0 {
-        let mode = format!("{:03o}", mode & 0o777);
-        tracing::warn!(key = %key.display(), mode, "the TLS key can be read by others than its owner: mode 400 is enough");
-    }
-}
-
-fn hsts(&self) -> Option<HeaderValue> {
+    pub(super) fn hsts(&self) -> Option<HeaderValue> {
         self.hsts.clone()
     }
 

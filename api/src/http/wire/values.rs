@@ -156,6 +156,7 @@ mod tests {
 
     #[test]
     fn every_description_is_one_that_can_be_written_and_its_examples_are_good() {
+        let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
         for (name, json) in ALL {
             let json = json();
             let written = serde_json::to_value(described(json.clone())).unwrap();
@@ -174,7 +175,6 @@ mod tests {
         for (name, json) in ALL {
             let json = json();
             let words = json["description"].as_str().unwrap();
-            let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
             let most = json["maxLength"].as_u64();
             let (Some(said), Some(most)) = (said.captures(words), most) else {
                 continue;
