@@ -156,7 +156,6 @@ mod tests {
 
     #[test]
     fn every_description_is_one_that_can_be_written_and_its_examples_are_good() {
-        let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
         for (name, json) in ALL {
             let json = json();
             let written = serde_json::to_value(described(json.clone())).unwrap();
@@ -171,16 +170,17 @@ mod tests {
 
     #[test]
     fn a_length_in_words_is_the_one_that_is_checked() {
+        let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
         let mut found = 0;
         for (name, json) in ALL {
             let json = json();
             let words = json["description"].as_str().unwrap();
             let most = json["maxLength"].as_u64();
-            let (Some(said), Some(most)) = (said.captures(words), most) else {
+            let (Some(length), Some(most)) = (said.captures(words), most) else {
                 continue;
             };
             found += 1;
-            assert_eq!(said[1].replace(',', ""), most.to_string(), "{name}");
+            assert_eq!(length[1].replace(',', ""), most.to_string(), "{name}");
         }
         assert!(found >= 6, "{found}");
     }
