@@ -104,8 +104,8 @@ async fn addresses(spy: &mut Spy, method: &str, template: &str, path: &str, quer
     }
     if query.iter().any(|name| name == "page_token") {
         // A good token of another listing, and a cut one.
-        let token = spy.secrets.iter().find(|secret| secret.starts_with("Ag"));
-        let token = token.expect("no page token was given out").clone();
+        let token = spy.page_token.clone();
+        let token = token.expect("no page token was given out");
         paths.push(format!("{path}?page_token={token}&page_size=0"));
         paths.push(format!("{path}?page_token={token}A"));
     }

@@ -26,6 +26,8 @@ pub(super) struct Spy {
     pub(super) operations: Vec<Operation>,
     /// What was given out, and may not be seen again.
     pub(super) secrets: BTreeSet<String>,
+    /// The first page token that was given out.
+    pub(super) page_token: Option<String>,
     /// Every problem, by the request that got it.
     pub(super) problems: Vec<(String, String)>,
     /// Values for the parameters of paths.
@@ -43,6 +45,7 @@ impl Spy {
             key: key.to_owned(),
             operations: Vec::new(),
             secrets,
+            page_token: None,
             problems: Vec::new(),
             names: BTreeMap::new(),
             requests: 0,
@@ -150,8 +153,12 @@ impl Spy {
                 }
                 for (name, value) in members {
                     match (&**name, value.as_str()) {
+                        ("next_page_token", Some(text)) if text.len() >= MIN_SECRET => {
+                            self.page_token.get_or_insert_with(|| text.to_owned());
+                            self.secrets.insert(text.to_owned());
+                        }
                         // The document has examples, which are shorter.
-                        ("receipt" | "next_page_token" | "previous_page_token", Some(text))
+                        ("receipt" | "previous_page_token", Some(text))
                             if text.len() >= MIN_SECRET =>
                         {
                             self.secrets.insert(text.to_owned());
