@@ -168,6 +168,10 @@ impl Server {
         };
         if let Some(tokens) = &tokens {
             auth = auth.with_tokens(tokens.clone());
+        } else if !config.dev.dev_no_auth && !auth.has_a_keeper() {
+            tracing::warn!(
+                "no API key that is good now may make others: `quita key create` makes one"
+            );
         }
         let auth = Arc::new(auth);
         let (wakeup, timer) = (Arc::<Wakeup>::default(), Arc::<Timer>::default());

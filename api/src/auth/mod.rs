@@ -244,6 +244,14 @@ impl Authenticator {
         }
     }
 
+    /// Whether some key that is good now may make others.
+    pub fn has_a_keeper(&self) -> bool {
+        let now = quita_storage::clock::wall();
+        let keys = self.keys.read().clone();
+        let keeps = |known: &Known| known.is_good(now) && known.principal.may_anywhere(Right::Keys);
+        keys.values().any(keeps)
+    }
+
     /// Whether the key of this caller is still one of the good ones. Tokens are not revoked: they end.
     fn stands(&self, caller: &Principal) -> bool {
         if caller.is_by_token() {

@@ -214,3 +214,23 @@ fn a_listener_that_others_reach_without_tls_is_warned_about() {
         assert_eq!(about.count(), usize::from(warned), "{said}");
     }
 }
+
+#[test]
+fn a_store_whose_keys_can_make_no_other_says_so_at_the_start() {
+    let folder = TempDir::new().unwrap();
+    let create = |scope: &str| {
+        let made = command(folder.path())
+            .args(["key", "create", "--scope", scope])
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.unwrap().success());
+    };
+    let warned = || {
+        let process = Process::start_heard(folder.path(), &[]);
+        process.said().contains("may make others")
+    };
+    create("publish");
+    assert!(warned());
+    create("admin");
+    assert!(!warned());
+}

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use quita_storage::model::Millis;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tokio_rustls::rustls::crypto::ring;
@@ -34,6 +34,9 @@ pub enum Fault {
     /// The file could not be read.
     #[error("{0}")]
     Unreadable(#[from] io::Error),
+    /// It is a folder, a pipe or a device, and reading it might never end.
+    #[error("it is no ordinary file")]
+    NoFile,
     /// It is larger than 1 MiB.
     #[error("it is larger than {MAX_FILE} bytes; is it the right file?")]
     TooLarge,
@@ -126,6 +129,10 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Fault> {
 }
 
 fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, Fault> {
+    // Asked before it is opened: opening a pipe waits for somebody to write.
+    if !fs::metadata(file)?.is_file() {
+        return Err(Fault::NoFile);
+    }
     let mut bytes = Zeroizing::new(Vec::new());
     File::open(file)?
         .take(MAX_FILE + 1)

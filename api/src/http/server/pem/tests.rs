@@ -162,3 +162,15 @@ fn a_certificate_is_good_from_its_first_to_its_last_second() {
         assert_eq!(check_dates(&own, now).is_ok(), good, "{now}");
     }
 }
+
+#[test]
+fn a_pipe_or_a_folder_is_refused_without_waiting() {
+    let files = Files::new();
+    let pipe = files.0.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for path in [&*pipe, files.0.path()] {
+        let said = read(path, path, NOW).err().map(|error| error.to_string());
+        assert!(said.unwrap().contains("it is no ordinary file"));
+    }
+}
