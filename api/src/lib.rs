@@ -32,6 +32,7 @@ use config::Config;
 use config::dev::{self, DevRefused};
 use disk::Disk;
 use http::admission::Admission;
+use http::bodies::Bodies;
 use http::server::tls::{Tls, TlsError};
 use http::server::{Bounds, Edge};
 use metrics::Metrics;
@@ -63,6 +64,8 @@ pub struct AppState {
     pub auth: Arc<Authenticator>,
     /// Who comes in now.
     pub admission: Arc<Admission>,
+    /// What bodies hold.
+    pub bodies: Arc<Bodies>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The settings.
@@ -97,10 +100,17 @@ pub enum StartError {
     Listen(#[from] std::io::Error),
 }
 
+/// Settings that a server can be started with.
+pub struct Checked {
+    config: Config,
+    tls: Option<Arc<Tls>>,
+}
+
 /// What can be refused before the store is touched: settings that contradict the place, and bad TLS files.
-pub fn check(config: &Config, address: SocketAddr) -> Result<Option<Arc<Tls>>, StartError> {
+pub fn check(config: Config, address: SocketAddr) -> Result<Checked, StartError> {
     config.dev.check(address)?;
-    Ok(Tls::load(&config.tls)?.map(Arc::new))
+    let tls = Tls::load(&config.tls)?.map(Arc::new);
+    Ok(Checked { config, tls })
 }
 
 /// Opens the store, serves until `shutdown` resolves, and stops in order.
@@ -109,9 +119,9 @@ pub async fn run(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    check(&config, listener.local_addr()?)?;
-    let backend = store::open(&config.store).await?;
-    let server = Server::start(config, backend, listener).await?;
+    let checked = check(config, listener.local_addr()?)?;
+    let backend = store::open(&checked.config.store).await?;
+    let server = Server::start(checked, backend, listener).await?;
     shutdown.await;
     server.stop().await;
     Ok(())
@@ -135,12 +145,14 @@ pub struct Server {
 impl Server {
     /// Starts everything, the socket last: who can connect is served.
     pub async fn start(
-        config: Config,
+        checked: Checked,
         backend: Arc<dyn Backend>,
         listener: TcpListener,
     ) -> Result<Self, StartError> {
+        let Checked { config, tls } = checked;
         let address = listener.local_addr()?;
-        let tls = check(&config, address)?;
+        // It may be another one than was looked at.
+        config.dev.check(address)?;
         let tokens = match &config.jwt_issuers {
             Some(file) if !config.dev.dev_no_auth => Some(Arc::new(Tokens::load(file)?)),
             _ => None,
@@ -202,16 +214,16 @@ impl Server {
                 config.limits.rates(),
                 config.limits.max_requests as usize,
             )),
+            bodies: Arc::new(Bodies::new(config.limits.max_body_bytes as usize)),
             metrics: metrics.clone(),
             config: config.clone(),
             drain: drain.clone(),
         });
-        let bounds = Bounds::of(&config);
         let edge = Edge::start(
             listener,
             tls.clone(),
             router,
-            bounds,
+            Bounds::of(&config),
             drain.clone(),
             metrics,
         );
@@ -231,12 +243,16 @@ impl Server {
         })
     }
 
-    /// Reads again what may be read again while the server runs: the TLS certificate.
+    /// Whether there is anything that [`Server::reload`] would read.
+    pub fn reads_again(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Reads again what may be read again while the server runs: the TLS certificate. Does not wait for it: a file system
+    /// that hangs holds up neither requests nor the end.
     pub fn reload(&self) {
-        if let Some(tls) = &self.tls {
-            tls.reload();
-        } else {
-            tracing::info!("nothing to read again: TLS is off");
+        if let Some(tls) = self.tls.clone() {
+            tokio::task::spawn_blocking(move || tls.reload());
         }
     }
 

@@ -31,6 +31,7 @@ macro_rules! limits {
 limits! {
     Connections = "connections", "--max-connections", "Connections open at once";
     Requests = "requests", "--max-requests", "Requests in flight, receives apart";
+    BodiesInFlight = "bodies_in_flight", "--max-body-bytes", "Bytes of the bodies of requests in flight";
     WaitingReceives = "waiting_receives", "--max-waiting-receives", "Receives that wait";
     WaitingReceivesPerKey = "waiting_receives_per_key", "--max-waiting-receives-per-key", "Receives of one key that wait";
     WaitingItems = "waiting_items", "--max-waiting-items, --max-waiting-bytes", "What waits for a commit";
@@ -41,9 +42,10 @@ limits! {
     FailedLogins = "failed_logins", "--rate-failed-logins", "Wrong keys and tokens from one address";
     QueueDepth = "queue_depth", "max_depth of the queue", "Messages in one queue";
     FreeDisk = "free_disk", "--min-free-bytes", "Disk space that is left";
-    PayloadSize = "payload_size", "max_payload_bytes of the queue", "Bytes of one message";
+    PayloadSize = "payload_size", "max_message_bytes of the queue", "Bytes of one message";
     BodySize = "body_size", "fixed", "Bytes of a body: 2 MiB, of a batch 8 MiB";
     TargetSize = "target_size", "fixed", "Bytes of a path with its query: 8,192";
+    HeaderSize = "header_size", "--max-headers, --max-header-bytes", "Lines and bytes of a request's head";
     HeaderTime = "header_time", "--header-timeout-seconds", "Time for the head of a request";
     BodyTime = "body_time", "--body-timeout-seconds", "Time for the body of a request";
     IdleTime = "idle_time", "--idle-timeout-seconds", "Rest of a connection between two requests";
@@ -67,6 +69,9 @@ mod tests {
             assert!(names.insert(limit.name()), "{}", limit.name());
             for setting in limit.setting().split(", ").filter(|s| s.starts_with("--")) {
                 assert!(help.contains(&format!("{setting} <")), "{setting}");
+            }
+            if let Some(field) = limit.setting().strip_suffix(" of the queue") {
+                assert!(crate::http::is_policy_field(field), "{field}");
             }
         }
     }

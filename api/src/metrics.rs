@@ -34,6 +34,8 @@ pub struct Present {
     pub waiting_receives: usize,
     /// Requests in flight, receives apart.
     pub requests: usize,
+    /// Bytes of the bodies of requests in flight.
+    pub body_bytes: usize,
 }
 
 /// All counts of one server.
@@ -41,14 +43,18 @@ pub struct Metrics {
     registry: Registry,
     limited: Family<OfLimit, Counter>,
     problems: Family<OfCode, Counter>,
+    handshakes_failed: Counter,
     waiting_receives: Gauge,
     requests: Gauge,
+    body_bytes: Gauge,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let (limited, problems) = (Family::default(), Family::default());
+        let handshakes_failed = Counter::default();
         let (waiting_receives, requests) = (Gauge::default(), Gauge::default());
+        let body_bytes = Gauge::default();
         let mut registry = Registry::with_prefix("quita");
         registry.register(
             "limited",
@@ -61,6 +67,11 @@ impl Default for Metrics {
             problems.clone(),
         );
         registry.register(
+            "tls_handshakes_failed",
+            "TLS handshakes that failed or took too long",
+            handshakes_failed.clone(),
+        );
+        registry.register(
             "waiting_receives",
             "Receives that wait for a message",
             waiting_receives.clone(),
@@ -69,6 +80,11 @@ impl Default for Metrics {
             "requests_in_flight",
             "Requests being served, receives apart",
             requests.clone(),
+        );
+        registry.register(
+            "body_bytes_in_flight",
+            "Bytes of the bodies of requests being served",
+            body_bytes.clone(),
         );
         // A limit that was never met is 0, not absent: an alert can tell the two apart.
         for limit in Limit::ALL {
@@ -82,8 +98,10 @@ impl Default for Metrics {
             registry,
             limited,
             problems,
+            handshakes_failed,
             waiting_receives,
             requests,
+            body_bytes,
         }
     }
 }
@@ -100,11 +118,17 @@ impl Metrics {
         self.problems.get_or_create(&OfCode { code }).inc();
     }
 
+    /// A connection that should have begun with a TLS handshake did not get through one.
+    pub fn handshake_failed(&self) {
+        self.handshakes_failed.inc();
+    }
+
     /// All of it as text.
     pub fn write(&self, present: Present, format: Format) -> Result<String, fmt::Error> {
         let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting_receives.set(gauge(present.waiting_receives));
         self.requests.set(gauge(present.requests));
+        self.body_bytes.set(gauge(present.body_bytes));
         let mut out = String::new();
         match format {
             Format::Prometheus => prometheus_text::encode(&mut out, &self.registry)?,
@@ -126,6 +150,7 @@ mod tests {
         let present = Present {
             waiting_receives: 3,
             requests: 2,
+            body_bytes: 77,
         };
         for format in [Format::Prometheus, Format::OpenMetrics] {
             let text = metrics.write(present, format).unwrap();
@@ -133,8 +158,10 @@ mod tests {
                 "quita_limited_total{limit=\"publish_rate\"} 1",
                 "quita_limited_total{limit=\"write_stall\"} 0",
                 "quita_problems_total{code=\"rate_limited\"} 1",
+                "quita_tls_handshakes_failed_total 0",
                 "quita_waiting_receives 3",
                 "quita_requests_in_flight 2",
+                "quita_body_bytes_in_flight 77",
             ] {
                 assert!(text.lines().any(|l| l == line), "{line} in {text}");
             }

@@ -29,7 +29,7 @@ impl Request {
             format!("Authorization: Bearer {key}\r\n")
         });
         let bytes = format!(
-            "{method} {path} HTTP/1.1\r\nHost: quita\r\nContent-Type: application/json\r\n{bearer}Content-Length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{bearer}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .into_bytes();

@@ -291,7 +291,7 @@ impl Desk<'_> {
         let began = Instant::now();
         let mut stream = TcpStream::connect(self.quita.address).await?;
         let request = format!(
-            "GET /v1/audit HTTP/1.1\r\nHost: quita\r\nAuthorization: Bearer {}\r\nAccept: application/x-ndjson\r\nConnection: close\r\n\r\n",
+            "GET /v1/audit HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nAccept: application/x-ndjson\r\nConnection: close\r\n\r\n",
             self.quita.key
         );
         stream.write_all(request.as_bytes()).await?;

@@ -1,9 +1,12 @@
 //! What browsers are told: to keep nothing, to run nothing, and which other origins may call.
 
 use crate::client::checked;
+use quita_api::auth::bucket::Rate;
 use quita_storage::memory;
 use quita_tests::server::TestServer;
 use quita_tests::wire::Answer;
+use std::fmt::Write;
+use std::num::NonZeroU32;
 
 const CLOSED: &str = "default-src 'none'; frame-ancestors 'none'";
 const DESK: &str = "https://desk.example.com";
@@ -11,7 +14,7 @@ const DESK: &str = "https://desk.example.com";
 async fn ask(server: &TestServer, method: &str, path: &str, headers: &str, key: bool) -> Answer {
     let mut headers = headers.to_owned();
     if key {
-        headers += &format!("authorization: Bearer {}\r\n", server.key);
+        let _ = write!(headers, "authorization: Bearer {}\r\n", server.key);
     }
     let mut wire = server.wire().await;
     wire.send(format!(
@@ -150,6 +153,8 @@ async fn the_page_for_people_has_no_script_in_its_markup_and_none_from_elsewhere
 async fn desk() -> TestServer {
     TestServer::start_with(memory::open(), |config| {
         config.cors.cors_allow_origin = vec![DESK.parse().unwrap()];
+        let one = NonZeroU32::new(1).unwrap();
+        config.limits.rate_management = Rate::per_second(0.01, one);
     })
     .await
 }
@@ -182,9 +187,18 @@ async fn a_page_of_an_origin_that_is_named_may_ask_and_read() {
     assert!(answer.header("vary").unwrap().contains("origin"));
 
     let from = format!("origin: {DESK}\r\n");
-    for (path, key, status) in [("/v1/queues", true, 200), ("/v1/queues", false, 401)] {
-        let answer = ask(&server, "GET", path, &from, key).await;
-        assert_eq!(answer.status, status);
+    for (method, path, key, status) in [
+        ("GET", "/v1/queues", true, 200),
+        ("GET", "/v1/queues", false, 401),
+        ("GET", "/v1/queues/nowhere", true, 404),
+        ("PUT", "/v1/queues", true, 405),
+        ("TRACE", "/v1/queues", false, 405),
+        // The one for the changes of a key is used up.
+        ("DELETE", "/v1/queues/nowhere", true, 404),
+        ("DELETE", "/v1/queues/nowhere", true, 429),
+    ] {
+        let answer = ask(&server, method, path, &from, key).await;
+        assert_eq!(answer.status, status, "{method} {path}");
         assert_eq!(answer.header("access-control-allow-origin"), Some(DESK));
         let exposed = answer.header("access-control-expose-headers").unwrap();
         assert!(exposed.contains("request-id") && exposed.contains("retry-after"));

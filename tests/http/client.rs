@@ -319,8 +319,9 @@ fn problem(answer: &Answer, json: &Value) {
         matches!(answer.status, 429 | 503 | 507),
         "{json}"
     );
+    let challenged = ["insufficient_scope", "too_many_failed_logins"].contains(&code);
     assert_eq!(
         answer.header("www-authenticate").is_some(),
-        answer.status == 401
+        answer.status == 401 || challenged
     );
 }

@@ -21,7 +21,7 @@ const BATCH: usize = 1_000;
 const PARTS: [std::ops::Range<usize>; 7] = [0..1, 1..5, 5..9, 9..17, 17..21, 21..29, 29..45];
 const LENGTH: usize = 45;
 
-/// A plain generator (SplitMix64), so that a failure comes again.
+/// A plain generator (`SplitMix64`), so that a failure comes again.
 struct Noise(u64);
 
 impl Noise {
@@ -62,7 +62,7 @@ fn forged(kind: u64, good: &[u8; LENGTH], noise: &mut Noise) -> String {
         // Cut.
         9 => return encode(&bytes)[..noise.below(60)].to_owned(),
         // Too long.
-        10 => return encode(&[&bytes[..], &good[..1 + noise.below(LENGTH)]].concat()),
+        10 => return encode(&[&bytes[..], &good[..=noise.below(LENGTH)]].concat()),
         // Nothing that was ever a receipt.
         _ => {
             bytes.fill(0);

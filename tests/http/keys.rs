@@ -51,7 +51,8 @@ async fn a_key_is_shown_once_and_opens_what_it_says(client: &Client) {
         ("active", "ci")
     );
     assert_eq!(text(&made, "key_id"), &key[4..16]);
-    until(client, &key, 200).await;
+    let (status, json) = with(client, &key, "GET", "/v1/queues", Value::Null).await;
+    assert_eq!(status, 200, "the server that made it knows it: {json}");
     let path = format!("{KEYS}/{}", text(&made, "key_id"));
     let (_, read) = client.get(&path).await;
     assert!(read.get("key").is_none() && read.get("expires_at").is_none());

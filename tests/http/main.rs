@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod any_input;
 mod audit;
 mod bad_input;
 mod browsers;
@@ -17,6 +18,7 @@ mod keys;
 mod limits;
 mod messages;
 mod meta;
+mod page_tokens;
 mod publish;
 mod queue_names;
 mod queues;

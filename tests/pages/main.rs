@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "a test whose setting fails has to stop")]
 
 mod operating;
+mod security;

@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import itertools
 import json
 import os
 import threading
@@ -24,9 +25,9 @@ NOT_IN_A_SCHEMA = {
 }
 # Codes of values that a schema does describe: accepted only when the reason below holds.
 LENGTHS = {"too_long", "out_of_range"}
-PAIRS = ("died_after", "published_after", "from", "min_attempts", "min_redrive_count", "expires_in_seconds")
+OF_TWO = ("Nothing is between", "The message would expire before its delay is over")
 
-lock = threading.Lock()
+lock, numbers = threading.Lock(), itertools.count()
 statuses, accepted, refusals, operations = collections.Counter(), collections.Counter(), collections.Counter(), set()
 
 
@@ -39,20 +40,42 @@ def problem(response):
 
 def reason(case, answer):
     """Why this request may be refused although every value is as its schema says; `None` when it may not."""
-    code, errors = answer.get("code"), answer.get("errors") or []
-    pointers = [error["pointer"] for error in errors]
+    errors = answer.get("errors") or [{"code": answer.get("code"), "pointer": ""}]
+    reasons = [reason_of(case, error["code"], error["pointer"], error.get("detail", "")) for error in errors]
+    return None if None in reasons else reasons[0]
+
+
+def reason_of(case, code, pointer, detail):
+    """Why this value may be refused."""
     body = case.body if isinstance(case.body, dict) else {}
     if code in NOT_IN_A_SCHEMA:
         return NOT_IN_A_SCHEMA[code]
+    if code == "out_of_range" and detail.startswith(OF_TWO):
+        return "two bounds leave nothing between them"
     if code in LENGTHS and not repr([case.body, case.query, case.headers]).isascii():
         return "lengths are in bytes, and a schema counts characters"
-    if code == "out_of_range" and pointers and all(pointer.split(":")[-1].split("/")[-1] in PAIRS for pointer in pointers):
-        return "nothing is between the two bounds"
     if code == "reason_required" and (body.get("force") is True or body.get("dead_letters") is True):
         return "what goes against a rule needs a reason"
-    if code == "missing_field" and pointers == ["/message"] and case.operation.label.startswith("PATCH"):
+    if code == "missing_field" and pointer == "/message" and case.operation.label.startswith("PATCH"):
         return "one of three members must be there"
     return None
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """Nine of ten good requests are made to agree with what a schema cannot say; the tenth stays as it is."""
+    if case.meta is None or not case.meta.generation.mode.is_positive or next(numbers) % 10 == 0:
+        return
+    if isinstance(case.body, dict):
+        if "client_request_id" in case.body:
+            case.body["client_request_id"] = f"fresh-{next(numbers)}"
+            (case.headers or {}).pop("Idempotency-Key", None)
+        if "confirm" in case.body:
+            case.body["confirm"] = case.path_parameters["queue"]
+    for alternative in ("page_token", "key_prefix", "failure_kind"):
+        (case.query or {}).pop(alternative, None)
+    for precondition in ("If-Match", "If-None-Match"):
+        (case.headers or {}).pop(precondition, None)
 
 
 @schemathesis.hook

@@ -90,7 +90,8 @@ class Filler:
             body = {"queue": "unique", "message": number, "key": f"order-{number}", "client_request_id": f"unique-{number}"}
             self.names["messages"].append(self.post("/v1/queue/publish", body)["message_id"])
         for queue in ["orders", "mail-eu", "unique"]:
-            self.publish(queue, 100, **({"key": None} if False else {})) if queue != "unique" else None
+            if queue != "unique":
+                self.publish(queue, 100)
             self.names["receipts"] += [m["receipt"] for m in self.receive(queue, 100)]
         for queue in ["orders", "mail-eu", "paused"]:
             self.names["messages"] += self.publish(queue, 60, headers={"trace": "seed"})

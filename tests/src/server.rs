@@ -19,6 +19,9 @@ use tokio::net::TcpListener;
 /// Longer than a start or a stop takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// File in which a process leaves what it prints.
+const SAID: &str = "said";
+
 /// A server in this process, on a port of its own.
 pub struct TestServer {
     /// Where it listens.
@@ -48,7 +51,8 @@ impl TestServer {
         config.limits.rate_failed_logins = 0;
         change(&mut config);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Server::start(config, backend.clone(), listener)
+        let checked = quita_api::check(config, listener.local_addr().unwrap()).unwrap();
+        let server = Server::start(checked, backend.clone(), listener)
             .await
             .unwrap();
         let address = server.address;
@@ -78,7 +82,7 @@ impl TestServer {
     pub async fn get(&self, path: &str) -> Answer {
         let mut wire = self.wire().await;
         wire.send(format!(
-            "GET {path} HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {}\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n",
             self.key
         ))
         .await;
@@ -106,7 +110,7 @@ pub struct Process {
     /// Where it listens.
     pub address: SocketAddr,
     child: Child,
-    log: PathBuf,
+    said: PathBuf,
 }
 
 impl Process {
@@ -118,7 +122,7 @@ impl Process {
     /// The same, with all that it prints in the file `said` of the folder.
     pub fn start_heard(folder: &Path, arguments: &[&str]) -> Self {
         Self::start_with(folder, arguments, |command| {
-            let said = std::fs::File::create(folder.join("said")).unwrap();
+            let said = File::create(folder.join(SAID)).unwrap();
             command.stdout(said.try_clone().unwrap()).stderr(said);
         })
     }
@@ -130,17 +134,15 @@ impl Process {
         command
             .arg("--listen")
             .arg(address.to_string())
-            .args(arguments);
-        let log = folder.join(format!("{}.log", address.port()));
-        command
+            .args(arguments)
             .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap());
+            .stderr(Stdio::null());
         change(&mut command);
         let child = command.spawn().unwrap();
         let mut process = Self {
             address,
             child,
-            log,
+            said: folder.join(SAID),
         };
         let tls = arguments.contains(&"--tls-cert");
         let began = Instant::now();
@@ -169,19 +171,19 @@ impl Process {
         assert!(done.success());
     }
 
-    /// What it has logged.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap()
+    /// What it has printed, if it was started to be heard.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until this is in its log so many times.
-    pub async fn logs(&self, text: &str, times: usize) {
+    /// Waits until it has printed this so many times.
+    pub async fn says(&self, text: &str, times: usize) {
         let began = Instant::now();
-        while self.log().matches(text).count() < times {
+        while self.said().matches(text).count() < times {
             assert!(
                 began.elapsed() < PATIENCE,
                 "{text:?} is not in\n{}",
-                self.log()
+                self.said()
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -234,7 +236,7 @@ fn ready(address: SocketAddr) -> bool {
     let mut answer = String::new();
     let asked = write!(
         stream,
-        "GET /readyz HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
+        "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     );
     asked.is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
 }

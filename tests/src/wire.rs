@@ -128,14 +128,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub async fn request(&mut self, method: &str, path: &str, headers: &str, body: &str) {
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n"
         );
         self.send(format!("{head}{body}")).await;
     }
 
     /// A request without a body, and its answer.
     pub async fn get(&mut self, path: &str) -> Answer {
-        self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n"))
+        self.send(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
             .await;
         self.answer().await
     }

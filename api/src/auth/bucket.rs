@@ -63,8 +63,36 @@ impl Rate {
     }
 }
 
+/// What a request costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    total: u32,
+    paid: u32,
+}
+
+impl Cost {
+    /// So many tokens.
+    pub const fn new(total: u32) -> Self {
+        Self { total, paid: 0 }
+    }
+
+    /// So many tokens, of which the first was charged already.
+    pub const fn beyond_one(total: u32) -> Self {
+        Self { total, paid: 1 }
+    }
+}
+
+/// How much may be owed by what is charged without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debt {
+    /// All of it: it was asked for.
+    Whole,
+    /// One bucket at most: it had to be let through.
+    Bounded,
+}
+
 /// What a bucket says. The numbers are those of the `RateLimit` and `RateLimit-Policy` header fields
-/// (draft-ietf-httpapi-ratelimit-headers): `q` = `limit`, `w` = `window`, `r` = `remaining`, `t` = `reset`.
+/// (draft-ietf-httpapi-ratelimit-headers): `q` = `limit`, `w` = `window`, `r` = `remaining`, `t` = `next`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// `Some`: refused; allowed again after this time if nothing else is charged meanwhile.
@@ -73,8 +101,8 @@ pub struct Verdict {
     pub limit: u32,
     /// Tokens left now.
     pub remaining: u32,
-    /// Until the bucket is full.
-    pub reset: Duration,
+    /// Until one more token is there; zero when the bucket is full.
+    pub next: Duration,
     /// In which an empty bucket fills.
     pub window: Duration,
 }
@@ -91,9 +119,17 @@ impl Verdict {
             retry_after: retry_after_ns.map(Duration::from_nanos),
             limit: rate.burst,
             remaining: u32::try_from(left).unwrap_or(u32::MAX).min(rate.burst),
-            reset: Duration::from_nanos(ahead_ns),
+            next: Duration::from_nanos(next_ns(rate, ahead_ns)),
             window: Duration::from_nanos(rate.window_ns()),
         }
+    }
+}
+
+fn next_ns(rate: Rate, ahead_ns: u64) -> u64 {
+    let debt = ahead_ns.saturating_sub(rate.window_ns());
+    match ahead_ns.min(rate.window_ns()) % rate.interval_ns.max(1) {
+        0 if ahead_ns > 0 => debt.saturating_add(rate.interval_ns),
+        part => debt.saturating_add(part),
     }
 }
 
@@ -128,39 +164,49 @@ impl<K: Clone + Eq + Hash, const N: usize> Buckets<K, N> {
     }
 
     /// Takes `cost` tokens from bucket `n` of `key`, or none at all. What costs more than a bucket holds waits for a full
-    /// one and leaves a debt, so that no size of request is refused for ever.
-    pub fn take<Q>(&self, key: &Q, n: usize, rate: Rate, cost: u32, now: Instant) -> Verdict
+    /// one and leaves a debt, so that no size of request is refused for ever. Of the cost, `paid` were charged before.
+    pub fn take<Q>(&self, key: &Q, n: usize, rate: Rate, cost: Cost, now: Instant) -> Verdict
     where
         K: Borrow<Q> + for<'a> From<&'a Q>,
         Q: Eq + Hash + ?Sized,
     {
         self.with(key, n, now, |full_at, now| {
             let ahead = full_at.saturating_sub(now);
-            let need = rate
-                .interval_ns
-                .saturating_mul(u64::from(cost.min(rate.burst)));
+            let there = cost.total.min(rate.burst).saturating_sub(cost.paid);
+            let need = rate.interval_ns.saturating_mul(u64::from(there));
             let over = ahead.saturating_add(need).saturating_sub(rate.window_ns());
             if over > 0 {
                 return Verdict::of(rate, ahead, Some(over));
             }
-            let ahead = ahead.saturating_add(rate.interval_ns.saturating_mul(u64::from(cost)));
+            let left = u64::from(cost.total.saturating_sub(cost.paid));
+            let ahead = ahead.saturating_add(rate.interval_ns.saturating_mul(left));
             *full_at = now.saturating_add(ahead);
             Verdict::of(rate, ahead, None)
         })
     }
 
-    /// Takes `cost` tokens whether they are there or not. The debt is at most one bucket, so that it is over after one
-    /// `window`.
-    pub fn charge<Q>(&self, key: &Q, n: usize, rate: Rate, cost: u32, now: Instant) -> Verdict
+    /// Takes `cost` tokens whether they are there or not. With [`Debt::Bounded`] the debt is at most one bucket, so that it
+    /// is over after one `window`.
+    pub fn charge<Q>(
+        &self,
+        key: &Q,
+        n: usize,
+        rate: Rate,
+        (cost, debt): (u32, Debt),
+        now: Instant,
+    ) -> Verdict
     where
         K: Borrow<Q> + for<'a> From<&'a Q>,
         Q: Eq + Hash + ?Sized,
     {
         self.with(key, n, now, |full_at, now| {
             let ahead = full_at.saturating_sub(now);
-            let most = rate.window_ns().saturating_mul(2).max(ahead);
             let cost = rate.interval_ns.saturating_mul(u64::from(cost));
-            let ahead = ahead.saturating_add(cost).min(most);
+            let whole = ahead.saturating_add(cost);
+            let ahead = match debt {
+                Debt::Whole => whole,
+                Debt::Bounded => whole.min(rate.window_ns().saturating_mul(2).max(ahead)),
+            };
             *full_at = now.saturating_add(ahead);
             Verdict::of(rate, ahead, None)
         })
@@ -256,7 +302,7 @@ impl<K: Clone + Eq + Hash, const N: usize> Shard<K, N> {
 pub enum Class {
     /// Publishing; one token a message.
     Publish,
-    /// Receiving; one token a message asked for, and one for each settle or extend.
+    /// Receiving; one token a receive, one for each further message that it gets, and one for each settle or extend.
     Receive,
     /// Lists and single looks.
     Listing,
@@ -312,13 +358,19 @@ impl Limiter {
     }
 
     /// Whether `key` may do `cost` more of `class` now; it is charged if so. `None`: no limit is set.
-    pub fn take(&self, key: &str, class: Class, cost: u32, now: Instant) -> Option<Verdict> {
+    pub fn take(&self, key: &str, class: Class, cost: Cost, now: Instant) -> Option<Verdict> {
         let rate = self.rates.per_key[class as usize]?;
         Some(self.keys.take(key, class as usize, rate, cost, now))
     }
 
     /// Charges `key` whether it has tokens left or not. What comes next waits. `None`: no limit is set.
-    pub fn charge(&self, key: &str, class: Class, cost: u32, now: Instant) -> Option<Verdict> {
+    pub fn charge(
+        &self,
+        key: &str,
+        class: Class,
+        cost: (u32, Debt),
+        now: Instant,
+    ) -> Option<Verdict> {
         let rate = self.rates.per_key[class as usize]?;
         Some(self.keys.charge(key, class as usize, rate, cost, now))
     }
@@ -333,7 +385,10 @@ impl Limiter {
     /// behind the same address goes on working.
     pub fn login_failed(&self, from: IpAddr, now: Instant) -> Option<Verdict> {
         let rate = self.rates.failed_logins?;
-        Some(self.addresses.take(&Network::of(from), 0, rate, 1, now))
+        Some(
+            self.addresses
+                .take(&Network::of(from), 0, rate, Cost::new(1), now),
+        )
     }
 }
 

@@ -118,7 +118,15 @@ pub(super) fn split(text: &[u8]) -> Option<Parts<'_>> {
 
 /// SHA-256. The secret has 256 bits of its own, so there is nothing that a slow hash would protect.
 pub(super) fn hash(secret: &[u8; SECRET]) -> [u8; 32] {
+    #[cfg(test)]
+    HASHED.set(HASHED.get() + 1);
     Sha256::digest(secret).into()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Secrets that this thread has hashed: what a test can see of how long a look-up takes.
+    pub(super) static HASHED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 fn checksum(body: &[u8]) -> [u8; CHECKSUM] {
@@ -149,6 +157,7 @@ fn base62(mut number: [u8; 32]) -> [u8; SECRET] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::collections::HashSet;
 
     #[test]
@@ -198,6 +207,32 @@ mod tests {
         let key = ApiKey::generate().unwrap();
         let shown = format!("{key:?}");
         assert!(shown.contains(key.id()) && !shown.contains(&key.reveal()[17..]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_comes_back(id: [u8; ID], secret: [u8; 32]) {
+            let key = ApiKey::assemble(id, secret).unwrap();
+            let parts = split(key.reveal().as_bytes()).unwrap();
+            prop_assert_eq!(parts.id, key.id().as_bytes());
+            prop_assert_eq!(ApiKey::parse(key.reveal()), Some(key));
+        }
+
+        #[test]
+        fn a_key_with_one_flipped_bit_is_never_a_key(secret: [u8; 32], at in 0..LENGTH, bit in 0u8..8) {
+            let mut text = ApiKey::assemble([7; ID], secret).unwrap().text.into_bytes();
+            text[at] ^= 1 << bit;
+            prop_assert!(split(&text).is_none());
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..80), text in "(qta_)?[a-z2-7_]{0,13}[0-9A-Za-z]{0,60}") {
+            for bytes in [&bytes[..], text.as_bytes()] {
+                if let Some(parts) = split(bytes) {
+                    prop_assert_eq!(&parts.id[..], &bytes[4..16]);
+                }
+            }
+        }
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub enum AuthFailure {
     InvalidKey,
     /// Not a token that is good now; also any token while no issuer is configured.
     InvalidToken,
+    /// A token that says itself that it is over. Told as any other one that is not good.
+    ExpiredToken,
     /// The token may be good: the keys of its issuer cannot be had.
     IssuerUnavailable,
 }
@@ -88,6 +90,8 @@ type Keys = HashMap<[u8; key::ID], Known>;
 pub struct Authenticator {
     backend: Arc<dyn Backend>,
     keys: RwLock<Arc<Keys>>,
+    /// Held while the copy is renewed: an older list must not come after a newer one.
+    renewing: tokio::sync::Mutex<()>,
     /// `None`: no issuer is configured, and no token is taken.
     tokens: Option<Arc<Tokens>>,
     /// Who every caller is, whatever it sent (`--dev-no-auth`). `None`: callers are told apart.
@@ -102,6 +106,7 @@ impl Authenticator {
         let auth = Self {
             backend,
             keys: RwLock::default(),
+            renewing: tokio::sync::Mutex::default(),
             tokens: None,
             everybody: None,
             ended: watch::channel(()).0,
@@ -115,6 +120,7 @@ impl Authenticator {
         Self {
             backend,
             keys: RwLock::default(),
+            renewing: tokio::sync::Mutex::default(),
             tokens: None,
             everybody: Some(Principal::admin(EVERYBODY)),
             ended: watch::channel(()).0,
@@ -130,6 +136,7 @@ impl Authenticator {
 
     /// Renews the copy of the keys.
     pub async fn refresh(&self) -> StoreResult<()> {
+        let _renewing = self.renewing.lock().await;
         let keys = self.backend.keys().await?;
         let keys: Arc<Keys> = Arc::new(keys.into_iter().filter_map(known).collect());
         let before = std::mem::replace(&mut *self.keys.write(), keys.clone());
@@ -206,6 +213,7 @@ impl Authenticator {
             let found = tokens.authenticate(credentials, Now::read()).await;
             return found.map_err(|refused| match refused {
                 Refused::Invalid => AuthFailure::InvalidToken,
+                Refused::Expired => AuthFailure::ExpiredToken,
                 Refused::Unavailable => AuthFailure::IssuerUnavailable,
             });
         }

@@ -59,6 +59,53 @@ async fn unknown_wrong_revoked_and_nonsense_fail_alike() {
     );
 }
 
+/// How long an answer takes must not tell whether a key is known: the work is counted, since a clock would be a bad witness.
+#[tokio::test]
+async fn every_key_that_is_refused_costs_one_hash_as_a_good_one_does() {
+    let (backend, good, auth) = with_a_key().await;
+    let (revoked, expired) = (ApiKey::generate().unwrap(), ApiKey::generate().unwrap());
+    let call = Call::by("server");
+    for (key, expires_at) in [(&revoked, None), (&expired, Some(1))] {
+        let record = KeyRecord {
+            expires_at,
+            ..admin_record(key, "test")
+        };
+        assert!(backend.add_key(&call, record, false).await.unwrap());
+    }
+    assert!(backend.revoke_key(&call, revoked.id(), None).await.unwrap());
+    auth.refresh().await.unwrap();
+    let unknown = ApiKey::generate().unwrap();
+    let seed = *good.id().as_bytes().first_chunk().unwrap();
+    let wrong = ApiKey::generate_for(seed.map(|c| match c {
+        b'2'..=b'7' => c - b'2' + 26,
+        letter => letter - b'a',
+    }));
+    let wrong = wrong.unwrap();
+    assert_eq!(wrong.id(), good.id());
+    let hashed = || key::HASHED.get();
+    for (key, is_good) in [
+        (&good, true),
+        (&unknown, false),
+        (&wrong, false),
+        (&revoked, false),
+        (&expired, false),
+    ] {
+        let before = hashed();
+        let answer = ask(&auth, format!("Bearer {}", key.reveal()).as_bytes()).await;
+        assert_eq!(hashed() - before, 1, "{key:?}");
+        assert_eq!(answer.is_ok(), is_good, "{key:?}");
+    }
+    // What is no key at all says so to everybody: its checksum is no secret.
+    let before = hashed();
+    let cut = &good.reveal()[..65];
+    assert!(
+        ask(&auth, format!("Bearer {cut}").as_bytes())
+            .await
+            .is_err()
+    );
+    assert_eq!(hashed(), before);
+}
+
 #[tokio::test]
 async fn the_secret_of_another_key_opens_nothing() {
     let (backend, key, _) = with_a_key().await;
@@ -243,4 +290,19 @@ async fn where_everybody_is_let_in_nothing_is_looked_at() {
     auth.note_use().await.unwrap();
     assert_eq!(backend.keys().await.unwrap()[0].last_used_at, None);
     assert!(futures_util::poll!(Box::pin(auth.until_refused(&who))).is_pending());
+}
+
+#[test]
+fn debug_of_a_stored_key_shows_no_hash() {
+    let key = ApiKey::generate().unwrap();
+    let record = admin_record(&key, "test");
+    let shown = format!("{record:?}");
+    assert!(shown.contains(key.id()), "{shown}");
+    let hash = format!("{:?}", record.secret_hash);
+    assert!(!shown.contains(&hash) && !shown.contains("hash"), "{shown}");
+    let made = crate::service::keys::MadeKey {
+        record,
+        key: Some(key.clone()),
+    };
+    assert!(!format!("{made:?}").contains(&key.reveal()[17..]));
 }

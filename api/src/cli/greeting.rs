@@ -1,7 +1,7 @@
 //! What a person who started the server by hand wants to know: where it is, where the key is, and what to type first.
 
 use crate::auth::first_key::KeyPlace;
-use crate::config::Config;
+use crate::config::{Config, dev};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -25,8 +25,7 @@ pub(super) fn text(config: &Config, bound: SocketAddr, key: &KeyPlace) -> String
             String::new(),
         ),
     };
-    // The certificate names the server as others call it.
-    let curl = if tls { "curl -sSk" } else { "curl -sS" };
+    let curl = curl(config, bound);
     let credentials = match bearer.as_str() {
         "" => String::new(),
         bearer => format!(" -H \"Authorization: Bearer {bearer}\""),
@@ -55,6 +54,16 @@ pub(super) fn text(config: &Config, bound: SocketAddr, key: &KeyPlace) -> String
         call("/v1/queues/hello", None),
     );
     out
+}
+
+/// How to call it. The certificate names the server as others call it, so at this machine's own address nobody looks at it:
+/// who answers there has been started here. On the way to any other address somebody else could answer, and take the key.
+fn curl(config: &Config, bound: SocketAddr) -> String {
+    match &config.tls.tls_cert {
+        None => "curl -sS".into(),
+        Some(_) if dev::is_loopback(bound) || bound.ip().is_unspecified() => "curl -sSk".into(),
+        Some(cert) => format!("curl -sS --cacert {}", quoted(&cert.display().to_string())),
+    }
 }
 
 /// A path as a shell inside double quotes inside `$( )` takes it.
@@ -97,5 +106,18 @@ mod tests {
         let tls = text(&config, listen, &KeyPlace::Environment);
         assert_eq!(tls.matches("curl -sSk -H").count(), 3);
         assert_eq!(tls.matches("https://127.0.0.1:8080/").count(), 4);
+        let everywhere = "0.0.0.0:8080".parse().unwrap();
+        assert!(text(&config, everywhere, &KeyPlace::Environment).contains("curl -sSk"));
+    }
+
+    #[test]
+    fn a_key_is_sent_to_no_other_address_without_a_look_at_who_answers() {
+        let mut config = Config::default();
+        config.tls.tls_cert = Some("/etc/my certs/c.pem".into());
+        let listen = "192.0.2.1:8080".parse().unwrap();
+        let text = text(&config, listen, &KeyPlace::Environment);
+        let checked = "curl -sS --cacert '/etc/my certs/c.pem' -H";
+        assert_eq!(text.matches(checked).count(), 3, "{text}");
+        assert!(!text.contains("-sSk"), "{text}");
     }
 }

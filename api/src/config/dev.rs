@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 pub struct DevSettings {
     /// Every request, with credentials or without, may do everything, and audit rows name dev-no-auth. For trying things out
     /// on this machine: refused unless the server listens on a loopback address, and in Kubernetes. Keys and tokens are not
-    /// looked at, and no first admin key is made or taken from QUITA_ADMIN_KEY; the next start without this setting does that
+    /// looked at, and no first admin key is made or taken from QUITA_ADMIN_KEY; the next start without this setting does that.
+    /// Requests that a page of somebody else may have sent are refused: call it at localhost or 127.0.0.1
     #[arg(long, env = "QUITA_DEV_NO_AUTH", action = ArgAction::SetTrue, value_parser = BoolishValueParser::new())]
     pub dev_no_auth: bool,
 }

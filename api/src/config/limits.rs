@@ -42,6 +42,11 @@ pub struct LimitConfig {
     /// 503 `overloaded`
     #[arg(long, env = "QUITA_MAX_REQUESTS", default_value_t = 10_000, value_parser = count(1, 1_000_000), value_name = "NUMBER")]
     pub max_requests: u64,
+
+    /// Bytes of the bodies of all requests in flight at once, 16 MiB to 64 GiB; settles may bring it to twice as many. Beyond
+    /// them one is answered 503 `overloaded`
+    #[arg(long, env = "QUITA_MAX_BODY_BYTES", default_value_t = 256 << 20, value_parser = count(16 << 20, 64 << 30), value_name = "BYTES")]
+    pub max_body_bytes: u64,
 }
 
 impl LimitConfig {

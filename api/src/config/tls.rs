@@ -1,9 +1,10 @@
 //! Settings of TLS on the listener.
 
+use super::count;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Which certificate the listener shows. Both settings or none.
+/// Which certificate the listener shows, both files or none, and what browsers are told about it.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TlsSettings {
     /// PEM file with the server's certificate, and after it those that lead to its authority: with it the listener speaks
@@ -15,6 +16,12 @@ pub struct TlsSettings {
     /// PEM file with the private key of that certificate: PKCS#8, PKCS#1 (RSA) or SEC1 (EC), without a passphrase
     #[arg(long, env = "QUITA_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
+
+    /// Seconds for which a browser that came over TLS takes nothing but TLS from this host name (Strict-Transport-Security), 0
+    /// to 63,072,000. 0: it is told nothing, since that would count for every port of the name, and could not be taken back
+    /// where something else there has no TLS. A year is 31536000
+    #[arg(long, env = "QUITA_TLS_HSTS_SECONDS", default_value_t = 0, value_parser = count(0, 63_072_000), value_name = "SECONDS")]
+    pub tls_hsts_seconds: u64,
 }
 
 /// One of the two settings was given without the other.
@@ -48,6 +55,7 @@ mod tests {
             let settings = TlsSettings {
                 tls_cert: cert.map(PathBuf::from),
                 tls_key: key.map(PathBuf::from),
+                ..TlsSettings::default()
             };
             settings.files().map(|files| files.is_some())
         };

@@ -3,14 +3,16 @@
 //! Settles and extends are never refused for rate (product 4.15): what has been worked must be able to end. They are charged
 //! all the same, and the receives of their key wait for it.
 //!
-//! Who has a rate set is told where it stands, in the header fields of draft-ietf-httpapi-ratelimit-headers-10: `q` requests
-//! in `w` seconds are the quota, `r` are left, and in `t` seconds all of them are back.
+//! Who has a rate set is told where it stands, in the header fields of draft-ietf-httpapi-ratelimit-headers-10: `q` in `w`
+//! seconds are the quota, `r` are left, and in `t` seconds there is at least one more.
 
 use super::problem::{Code, Problem};
 use crate::auth::AuthFailure;
-use crate::auth::bucket::{Class, Limiter, Rates, Verdict};
+use crate::auth::bucket::{Class, Cost, Debt, Limiter, Rates, Verdict};
 use crate::limit::Limit;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::response::Response;
+use http::header::RETRY_AFTER;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -23,32 +25,34 @@ const SOON: Duration = Duration::from_secs(1);
 /// How a route is charged to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charge {
-    /// One token, before the body is read.
+    /// One token, before the body is read; the handler may find that it costs more.
     One(Class),
-    /// As many as the handler finds in the body. Refused before that only if none is left.
-    Counted(Class),
     /// One token or more, and never refused.
     Settle,
+    /// Nothing, and always let in: whoever watches an overloaded server must see it.
+    Free,
 }
 
 impl Charge {
     /// Of this route.
     pub(super) fn of(method: &Method, path: &str) -> Self {
         match path {
-            "/v1/queue/publish" => Self::One(Class::Publish),
-            "/v1/queue/publish-batch" => Self::Counted(Class::Publish),
+            "/metrics" => Self::Free,
+            "/v1/queue/publish" | "/v1/queue/publish-batch" => Self::One(Class::Publish),
             "/v1/queue/receive" => Self::One(Class::Receive),
-            _ if path.starts_with("/v1/queue/") => Self::Settle,
+            "/v1/queue/ack" | "/v1/queue/nack" | "/v1/queue/release" | "/v1/queue/extend"
+            | "/v1/queue/settle" => Self::Settle,
             _ if *method == Method::GET => Self::One(Class::Listing),
             _ => Self::One(Class::Management),
         }
     }
 
     /// The bucket that it goes to.
-    pub(super) fn class(self) -> Class {
+    pub(super) fn class(self) -> Option<Class> {
         match self {
-            Self::One(class) | Self::Counted(class) => class,
-            Self::Settle => Class::Receive,
+            Self::One(class) => Some(class),
+            Self::Settle => Some(Class::Receive),
+            Self::Free => None,
         }
     }
 }
@@ -62,9 +66,9 @@ pub struct Admission {
 }
 
 /// A request that is in flight.
-pub(super) struct Place<'a>(&'a AtomicUsize);
+pub(super) struct InFlight<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -75,7 +79,7 @@ impl Admission {
     pub fn new(rates: Rates, max_requests: usize) -> Self {
         let limiter = Limiter::new(rates, Instant::now());
         let policies =
-            Class::ALL.map(|class| policy(class, limiter.peek("", class, Instant::now())?));
+            Class::ALL.map(|class| policy(class, &limiter.peek("", class, Instant::now())?));
         Self {
             limiter,
             policies,
@@ -91,13 +95,13 @@ impl Admission {
 
     /// A place among the requests in flight. Receives need none: those that work are bounded by what waits for a commit,
     /// those that wait by their own number.
-    pub(super) fn enter(&self, charge: Charge) -> Result<Option<Place<'_>>, Problem> {
+    pub(super) fn enter(&self, charge: Charge) -> Result<Option<InFlight<'_>>, Problem> {
         let max = match charge {
-            Charge::One(Class::Receive) => return Ok(None),
+            Charge::One(Class::Receive) | Charge::Free => return Ok(None),
             Charge::Settle => self.max_requests.saturating_mul(2),
-            _ => self.max_requests,
+            Charge::One(_) => self.max_requests,
         };
-        let place = Place(&self.requests);
+        let place = InFlight(&self.requests);
         if self.requests.fetch_add(1, Relaxed) < max {
             return Ok(Some(place));
         }
@@ -109,28 +113,39 @@ impl Admission {
 
     /// Charges a request to its key.
     pub(super) fn admit(&self, key: &str, charge: Charge) -> Result<(), Problem> {
+        let Some(class) = self.limited(charge) else {
+            return Ok(());
+        };
         let now = Instant::now();
         let verdict = match charge {
-            Charge::One(class) => self.limiter.take(key, class, 1, now),
-            Charge::Counted(class) => self.limiter.peek(key, class, now),
-            Charge::Settle => self.limiter.charge(key, Class::Receive, 1, now),
+            Charge::Settle => self.limiter.charge(key, class, (1, Debt::Bounded), now),
+            _ => self.limiter.take(key, class, Cost::new(1), now),
         };
-        verdict.map_or(Ok(()), |verdict| {
-            allowed(&verdict, limit_of(charge.class()))
-        })
-    }
-
-    /// Charges all `count` items of a request to its key, or refuses it.
-    pub(super) fn admit_items(&self, key: &str, class: Class, count: usize) -> Result<(), Problem> {
-        let verdict = self.limiter.take(key, class, tokens(count), Instant::now());
         verdict.map_or(Ok(()), |verdict| allowed(&verdict, limit_of(class)))
     }
 
-    /// Charges `count` more items than the one that was charged before.
-    pub(super) fn charge_beyond_one(&self, key: &str, class: Class, count: usize) {
-        if count > 1 {
+    /// Charges the items of a batch to its key, of which one was charged before; or refuses it.
+    pub(super) fn admit_items(&self, key: &str, class: Class, count: usize) -> Result<(), Problem> {
+        let cost = Cost::beyond_one(tokens(count));
+        let verdict = self.limiter.take(key, class, cost, Instant::now());
+        verdict.map_or(Ok(()), |verdict| allowed(&verdict, limit_of(class)))
+    }
+
+    /// Charges messages that were handed out, of which one was charged before.
+    pub(super) fn charge_messages(&self, key: &str, count: usize) {
+        self.charge(key, count, Debt::Whole);
+    }
+
+    /// Charges settles, of which one was charged before.
+    pub(super) fn charge_settles(&self, key: &str, count: usize) {
+        self.charge(key, count, Debt::Bounded);
+    }
+
+    fn charge(&self, key: &str, count: usize, debt: Debt) {
+        let more = tokens(count.saturating_sub(1));
+        if more > 0 {
             self.limiter
-                .charge(key, class, tokens(count - 1), Instant::now());
+                .charge(key, Class::Receive, (more, debt), Instant::now());
         }
     }
 
@@ -140,32 +155,50 @@ impl Admission {
         let verdict = from
             .filter(|_| guessed)
             .and_then(|from| self.limiter.login_failed(from, Instant::now()));
-        match verdict.map(|verdict| allowed(&verdict, Limit::FailedLogins)) {
-            Some(Err(problem)) => problem,
-            _ => failure.into(),
+        match verdict.and_then(|verdict| verdict.retry_after) {
+            Some(wait) => Problem::from(Code::FailedLogins).retry_after(wait.max(SOON)),
+            None => failure.into(),
         }
     }
 
-    /// Whether calls of this kind have a rate.
-    pub(super) fn limits(&self, charge: Charge) -> bool {
-        self.policies[charge.class() as usize].is_some()
+    /// The class of calls of this kind, if it has a rate.
+    pub(super) fn limited(&self, charge: Charge) -> Option<Class> {
+        let class = charge.class()?;
+        self.policies[class as usize].is_some().then_some(class)
     }
 
-    /// Tells `key` where it stands.
-    pub(super) fn tell(&self, key: &str, charge: Charge, headers: &mut HeaderMap) {
-        let class = charge.class();
+    /// Tells `key` where it stands. Who was refused waits as long as `Retry-After` says.
+    pub(super) fn tell(&self, key: &str, class: Class, answer: &mut Response) {
         let verdict = self.limiter.peek(key, class, Instant::now());
-        if let (Some(policy), Some(verdict)) = (&self.policies[class as usize], verdict) {
-            headers.insert(RATE_LIMIT_POLICY, policy.clone());
-            let (left, reset) = (verdict.remaining, whole_seconds(verdict.reset));
-            let stands = format!("\"{}\";r={left};t={reset}", class.name());
-            headers.extend(HeaderValue::try_from(stands).map(|stands| (RATE_LIMIT, stands)));
-        }
+        let (Some(policy), Some(verdict)) = (&self.policies[class as usize], verdict) else {
+            return;
+        };
+        let refused = answer.status() == StatusCode::TOO_MANY_REQUESTS;
+        let headers = answer.headers_mut();
+        let wait = headers.get(RETRY_AFTER).filter(|_| refused);
+        let (name, left) = (class.name(), verdict.remaining);
+        let stands = if let Some(wait) = wait.and_then(|wait| wait.to_str().ok()) {
+            format!("\"{name}\";r=0;t={wait}")
+        } else {
+            format!("\"{name}\";r={left};t={}", whole_seconds(verdict.next))
+        };
+        headers.insert(RATE_LIMIT_POLICY, policy.clone());
+        headers.extend(HeaderValue::try_from(stands).map(|stands| (RATE_LIMIT, stands)));
     }
 }
 
-fn policy(class: Class, full: Verdict) -> Option<HeaderValue> {
-    let (quota, window) = (full.limit, whole_seconds(full.window).max(1));
+/// So many in so many seconds: a bucket, or what comes in a second where the bucket is smaller.
+fn quota(verdict: &Verdict) -> (u64, u64) {
+    let second = Duration::from_secs(1);
+    if verdict.window >= second {
+        return (u64::from(verdict.limit), whole_seconds(verdict.window));
+    }
+    let in_a_second = f64::from(verdict.limit) / verdict.window.as_secs_f64().max(1e-9);
+    (in_a_second.round() as u64, 1)
+}
+
+fn policy(class: Class, full: &Verdict) -> Option<HeaderValue> {
+    let (quota, window) = quota(full);
     HeaderValue::try_from(format!("\"{}\";q={quota};w={window}", class.name())).ok()
 }
 
@@ -173,7 +206,7 @@ fn allowed(verdict: &Verdict, limit: Limit) -> Result<(), Problem> {
     let Some(wait) = verdict.retry_after else {
         return Ok(());
     };
-    let (quota, window) = (verdict.limit, whole_seconds(verdict.window).max(1));
+    let (quota, window) = quota(verdict);
     let detail = format!("{}: {quota} in {window} s are allowed.", limit.what());
     Err(Problem::new(Code::RateLimited, detail)
         .by(limit)
@@ -219,10 +252,12 @@ mod tests {
     fn each_kind_of_route_has_its_bucket() {
         for (method, path, charge) in [
             (Method::POST, "/v1/queue/publish", PUBLISH),
+            (Method::POST, "/v1/queue/publish-batch", PUBLISH),
+            (Method::GET, "/metrics", Charge::Free),
             (
                 Method::POST,
-                "/v1/queue/publish-batch",
-                Charge::Counted(Class::Publish),
+                "/v1/queue/peek",
+                Charge::One(Class::Management),
             ),
             (Method::POST, "/v1/queue/receive", RECEIVE),
             (Method::POST, "/v1/queue/extend", Charge::Settle),
@@ -254,29 +289,44 @@ mod tests {
     #[test]
     fn a_batch_costs_what_it_holds() {
         let admission = admission(0.01, 3, 10);
-        let batch = Charge::Counted(Class::Publish);
-        assert!(admission.admit("k", batch).is_ok());
-        assert!(admission.admit_items("k", Class::Publish, 2).is_ok());
-        assert!(admission.admit_items("k", Class::Publish, 2).is_err());
-        assert!(admission.admit("k", batch).is_ok() && admission.admit("k", PUBLISH).is_ok());
-        assert!(admission.admit("k", batch).is_err() && admission.admit("k", PUBLISH).is_err());
-        admission.charge_beyond_one("k", Class::Receive, 1);
+        let batch = |count| {
+            admission.admit("k", PUBLISH)?;
+            admission.admit_items("k", Class::Publish, count)
+        };
+        assert!(batch(2).is_ok());
+        // It was read: that costs the one that was left.
+        assert!(batch(2).is_err() && batch(1).is_err());
+        admission.charge_messages("k", 1);
         assert!((0..3).all(|_| admission.admit("k", RECEIVE).is_ok()));
+    }
+
+    fn told(admission: &Admission, refused: bool) -> Option<[String; 2]> {
+        let mut answer = Response::new(axum::body::Body::empty());
+        if refused {
+            *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+            answer.headers_mut().insert(RETRY_AFTER, 7.into());
+        }
+        admission.tell("k", Class::Publish, &mut answer);
+        let text = |name| Some(answer.headers().get(name)?.to_str().ok()?.to_owned());
+        Some([text(RATE_LIMIT_POLICY)?, text(RATE_LIMIT)?])
     }
 
     #[test]
     fn a_caller_is_told_where_it_stands() {
-        let admission = admission(2.0, 10, 10);
-        assert!(admission.admit("k", PUBLISH).is_ok());
-        let mut headers = HeaderMap::new();
-        admission.tell("k", PUBLISH, &mut headers);
-        assert_eq!(headers[RATE_LIMIT_POLICY], "\"publish\";q=10;w=5");
-        assert_eq!(headers[RATE_LIMIT], "\"publish\";r=9;t=1");
+        let slow = admission(2.0, 10, 10);
+        assert!(slow.admit("k", PUBLISH).is_ok());
+        let [policy, stands] = told(&slow, false).unwrap();
+        assert_eq!(policy, "\"publish\";q=10;w=5");
+        assert_eq!(stands, "\"publish\";r=9;t=1");
+        assert_eq!(told(&slow, true).unwrap()[1], "\"publish\";r=0;t=7");
+        let narrow = admission(1_000.0, 10, 10);
+        assert_eq!(told(&narrow, false).unwrap()[0], "\"publish\";q=1000;w=1");
         let free = Admission::new(Rates::default(), 1);
-        assert!(admission.limits(PUBLISH) && !free.limits(PUBLISH));
-        let mut none = HeaderMap::new();
-        free.tell("k", PUBLISH, &mut none);
-        assert!(none.is_empty());
+        assert_eq!(
+            (slow.limited(PUBLISH), free.limited(PUBLISH)),
+            (Some(Class::Publish), None)
+        );
+        assert_eq!(told(&free, false), None);
     }
 
     #[test]
@@ -289,7 +339,9 @@ mod tests {
         );
         let settle = admission.enter(Charge::Settle).unwrap();
         assert!(admission.enter(Charge::Settle).is_err());
-        assert!(admission.enter(RECEIVE).unwrap().is_none());
+        for free in [RECEIVE, Charge::Free] {
+            assert!(admission.enter(free).unwrap().is_none());
+        }
         drop((first, settle));
         assert_eq!(admission.requests(), 0);
         assert!(admission.enter(PUBLISH).is_ok());
@@ -308,6 +360,8 @@ mod tests {
         }
         assert_eq!(code(AuthFailure::InvalidKey), Code::InvalidKey);
         assert_eq!(code(AuthFailure::InvalidToken), Code::InvalidToken);
-        assert_eq!(code(AuthFailure::InvalidKey), Code::RateLimited);
+        assert_eq!(code(AuthFailure::InvalidKey), Code::FailedLogins);
+        // It cannot be a guess, and its holder must learn that it needs a new one.
+        assert_eq!(code(AuthFailure::ExpiredToken), Code::InvalidToken);
     }
 }

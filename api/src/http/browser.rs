@@ -10,8 +10,7 @@
 //!   still in use), `Referrer-Policy` (JSON has no links), `Cross-Origin-Resource-Policy` (what is worth reading needs a
 //!   bearer key, which no foreign page can make a browser send). That saves 95 bytes of every other answer.
 //!
-//! `Strict-Transport-Security` belongs to answers that go over TLS, which only the connection knows: whoever ends TLS adds
-//! it there, and never here, since a browser must not believe it over plain HTTP.
+//! `Strict-Transport-Security`, where it is set, is added by the connection, which alone knows that it has TLS.
 
 use axum::response::Response;
 use base64::Engine;

@@ -69,11 +69,13 @@ codes! {
     InvalidUtf8 = "invalid_utf8", 400, never, None, "The body is not UTF-8", "Encode the body as UTF-8; binary data goes as base64 in a JSON string.";
     DuplicateField = "duplicate_field", 400, never, None, "A field is given twice", "Give each field once. Inside `message` repeated names are allowed.";
     NestingTooDeep = "nesting_too_deep", 400, never, None, "The JSON is nested too deeply", "Nest at most 64 levels, and 128 inside `message`.";
+    TlsRequired = "tls_required", 400, never, None, "The request came without TLS", "Use a URL that begins with https://.";
     MissingCredentials = "missing_credentials", 401, never, None, "Credentials are missing", "Send `Authorization: Bearer` and an API key or a token. They are never read from the URL.";
     UnsupportedScheme = "unsupported_scheme", 401, never, None, "The authentication scheme is not supported", "Use the scheme `Bearer`.";
     InvalidKey = "invalid_key", 401, never, None, "The API key is not valid", "Use a key that exists, is not revoked and has not expired.";
     InvalidToken = "invalid_token", 401, never, None, "The token is not valid", "Get a new token from your issuer. Whoever runs this server can see why with `quita token check`.";
     InsufficientScope = "insufficient_scope", 403, never, None, "The key may not do this anywhere", "Use a key with this right.";
+    UntrustedOrigin = "untrusted_origin", 403, never, None, "The request may come from a page of somebody else", "A server with `--dev-no-auth` answers at localhost, 127.0.0.1 and [::1], and pages of its own or of an origin in `--cors-allow-origin`.";
     WiderThanCaller = "wider_than_caller", 403, never, None, "The key allows more than yours does", "Ask for scopes that your own key has, or use a wider key.";
     NotFound = "not_found", 404, never, None, "There is nothing here", "Check the path or the id. What belongs to others looks absent.";
     QueueNotFound = "queue_not_found", 404, never, None, "No such queue", "Check the name, or create the queue with PUT /v1/queues/{queue}.";
@@ -132,6 +134,7 @@ codes! {
     UnknownParameter = "unknown_parameter", 422, never, None, "A query parameter is not known", "See `errors` for the nearest known name.";
     WrongType = "wrong_type", 422, never, None, "A value has the wrong type", "See `errors`.";
     QueueFull = "queue_full", 429, retry, None, "The queue is full", "Repeat later, or raise `max_depth`.";
+    FailedLogins = "too_many_failed_logins", 429, never, None, "Too many wrong keys and tokens from here", "Sending the same credentials again does not help: get good ones.";
     RateLimited = "rate_limited", 429, retry, None, "Too many requests", "Repeat after the time in Retry-After.";
     Internal = "internal", 500, retry, Unknown, "The server failed", "Repeat with the same client_request_id or receipt, and report the request id.";
     Draining = "draining", 503, retry, None, "The server is stopping", "Repeat: another one, or the next one, answers.";
@@ -166,6 +169,7 @@ impl Code {
             Self::BodyTooLarge => Some(Limit::BodySize),
             Self::UriTooLong => Some(Limit::TargetSize),
             Self::RequestTimeout => Some(Limit::BodyTime),
+            Self::FailedLogins => Some(Limit::FailedLogins),
             _ => None,
         }
     }

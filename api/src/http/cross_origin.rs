@@ -49,6 +49,8 @@ impl Grants {
                 header::RETRY_AFTER,
                 header::WWW_AUTHENTICATE,
                 REPLAYED,
+                HeaderName::from_static("ratelimit"),
+                HeaderName::from_static("ratelimit-policy"),
                 super::edge::REQUEST_ID,
             ])
             .max_age(REMEMBERED);

@@ -208,7 +208,7 @@ fn listing(describe: Describe) -> Route {
         .answer::<DeadLetterPage>(
             200,
             "A page of dead letters",
-            json!({"messages": [example()], "next_page_token": "AQA"}),
+            json!({"messages": [example()], "next_page_token": paging::example()}),
         )
         .leads_to("getMessage", &[FIRST])
         .leads_to_with(

@@ -3,7 +3,7 @@
 //! Reading order: [`Describe`] (what every route says) → `parameters` → `answers` (with their headers, and the links that lead
 //! on from them) → [`closed`] (what a request may not contain).
 
-mod answers;
+pub(crate) mod answers;
 pub(crate) mod closed;
 mod parameters;
 
@@ -29,6 +29,7 @@ const COMMON: &[Code] = &[
     Code::MethodNotAllowed,
     Code::ExpectationFailed,
     Code::UnknownParameter,
+    Code::UriTooLong,
     Code::RateLimited,
     Code::Internal,
     Code::Overloaded,
@@ -40,6 +41,7 @@ const OPEN: &[Code] = &[
     Code::BodyNotAllowed,
     Code::MethodNotAllowed,
     Code::ExpectationFailed,
+    Code::UriTooLong,
     Code::Internal,
     Code::Overloaded,
 ];
@@ -131,6 +133,8 @@ pub(crate) struct Describe {
     answers: BTreeMap<u16, Response>,
     codes: Vec<Code>,
     repeatable: bool,
+    /// Its callers have credentials.
+    secured: bool,
 }
 
 impl Describe {
@@ -140,6 +144,7 @@ impl Describe {
         this.builder = this
             .builder
             .security(SecurityRequirement::new("bearer", Vec::<String>::new()));
+        this.secured = true;
         this.problems(COMMON)
     }
 
@@ -159,6 +164,7 @@ impl Describe {
             answers: BTreeMap::new(),
             codes: Vec::new(),
             repeatable: false,
+            secured: false,
         }
     }
 
@@ -228,7 +234,7 @@ impl Describe {
             self.answers
                 .insert(status, answers::problem(status, &codes));
         }
-        answers::with_headers(&mut self.answers, self.repeatable);
+        answers::with_headers(&mut self.answers, self.repeatable, self.secured);
         for (status, answer) in self.answers {
             self.builder = self.builder.response(status.to_string(), answer);
         }

@@ -62,7 +62,13 @@ where
         let (id, shared) = (request_id.clone(), state.clone());
         let charged = OnceLock::new();
         let answering = async {
-            let credentials = parts.headers.get(header::AUTHORIZATION);
+            let mut sent = parts.headers.get_all(header::AUTHORIZATION).iter();
+            let credentials = sent.next();
+            if sent.next().is_some() {
+                // A proxy may have looked at the other one.
+                let detail = "The request has more than one Authorization.";
+                return Err(Problem::new(Code::MalformedRequest, detail));
+            }
             let caller = state
                 .auth
                 .authenticate(credentials)
@@ -72,17 +78,18 @@ where
                     let from = connection.map(|connection| connection.peer().ip());
                     state.admission.login_failed(failure, from)
                 })?;
-            needs.check(&caller)?;
-            if state.admission.limits(charge) {
-                let _ = charged.set(caller.id.clone());
+            if let Some(class) = state.admission.limited(charge) {
+                let _ = charged.set((caller.id.clone(), class));
             }
-            let _place = state.admission.enter(charge)?;
+            let _in_flight = state.admission.enter(charge)?;
             state.admission.admit(&caller.id, charge)?;
-            handler(Incoming::new(shared, caller, id, parts, body)).await
+            needs.check(&caller)?;
+            let settles = charge == Charge::Settle;
+            handler(Incoming::new(shared, caller, id, (parts, body), settles)).await
         };
         let mut response = finish(answering, request_id, &state.metrics).await;
-        if let Some(key) = charged.get() {
-            state.admission.tell(key, charge, response.headers_mut());
+        if let Some((key, class)) = charged.get() {
+            state.admission.tell(key, *class, &mut response);
         }
         response
     };
@@ -135,18 +142,19 @@ pub(super) fn with_other_methods(
     grants: Option<Grants>,
 ) -> MethodRouter<Arc<AppState>> {
     let (for_options, for_others) = (allow.clone(), allow.clone());
+    let handlers = handlers.fallback(
+        move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
+            let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
+            std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
+        },
+    );
     let handlers = match &grants {
         Some(grants) => grants.around(handlers),
         None => handlers,
     };
+    // Not under the grants' layer, which would answer in its place.
     handlers
         .options(move |headers: HeaderMap| options(headers, for_options.clone(), grants.clone()))
-        .fallback(
-            move |State(state): State<Arc<AppState>>, headers: HeaderMap| {
-                let refused = Problem::from(Code::MethodNotAllowed).allowing(for_others.clone());
-                std::future::ready(refuse(refused, request_id(&headers), &state.metrics))
-            },
-        )
 }
 
 async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -> Response {
@@ -157,6 +165,11 @@ async fn options(asked: HeaderMap, allow: HeaderValue, grants: Option<Grants>) -
     }
     response.headers_mut().insert(header::ALLOW, allow);
     dress(response, request_id(&asked))
+}
+
+/// A refusal before any handler, of a request whose head is known.
+pub(super) fn refuse_early(code: Code, headers: &HeaderMap, metrics: &Metrics) -> Response {
+    refuse(code.into(), request_id(headers), metrics)
 }
 
 /// No such route.
@@ -186,7 +199,12 @@ pub(crate) fn problem_at_edge(
     } else {
         Code::MalformedRequest
     });
-    refuse(Problem::new(code, detail), new_request_id(), metrics)
+    refuse_at_edge(Problem::new(code, detail), metrics)
+}
+
+/// The same, for a problem that says more than its code.
+pub(crate) fn refuse_at_edge(problem: Problem, metrics: &Metrics) -> Response {
+    refuse(problem, new_request_id(), metrics)
 }
 
 async fn finish(
@@ -212,12 +230,17 @@ fn said(panic: &(dyn Any + Send)) -> String {
 }
 
 fn refuse(problem: Problem, request_id: HeaderValue, metrics: &Metrics) -> Response {
+    count(metrics, &problem);
+    let response = problem.into_response(request_id.to_str().unwrap_or_default());
+    dress(response, request_id)
+}
+
+/// Counts a refusal: of a request, or of one item in it.
+pub(super) fn count(metrics: &Metrics, problem: &Problem) {
     metrics.problem(problem.code().as_str());
     if let Some(limit) = problem.limit() {
         metrics.limited(limit);
     }
-    let response = problem.into_response(request_id.to_str().unwrap_or_default());
-    dress(response, request_id)
 }
 
 fn dress(mut response: Response, request_id: HeaderValue) -> Response {

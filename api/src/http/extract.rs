@@ -3,10 +3,11 @@
 //! Everything that can be refused without reading the body is refused first, so that a client which asked for permission
 //! (`Expect: 100-continue`) is not told to send what nobody will read.
 
+use super::bodies::Taken;
 use super::problem::{Code, Problem};
 use super::query::Query;
 use super::server::{BodyTooSlow, Connection};
-use super::{fields, json};
+use super::{edge, fields, json};
 use crate::AppState;
 use crate::auth::Principal;
 use crate::auth::bucket::Class;
@@ -40,6 +41,13 @@ pub(crate) struct Incoming {
     pub(crate) request_id: HeaderValue,
     parts: Parts,
     body: Body,
+    taken: Taken,
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.state.bodies.give_back(&mut self.taken);
+    }
 }
 
 /// A body: JSON text of the right media type, size and depth.
@@ -67,15 +75,17 @@ impl Incoming {
         state: Arc<AppState>,
         caller: Principal,
         request_id: HeaderValue,
-        parts: Parts,
-        body: Body,
+        (parts, body): (Parts, Body),
+        settles: bool,
     ) -> Self {
+        let taken = state.bodies.begin(settles);
         Self {
             state,
             caller,
             request_id,
             parts,
             body,
+            taken,
         }
     }
 
@@ -115,7 +125,8 @@ impl Incoming {
         }
         self.check_length(limit)?;
         self.check_media_type()?;
-        let bytes = read_limited(&mut self.body, limit).await?;
+        let (bodies, taken) = (&self.state.bodies, &mut self.taken);
+        let bytes = read_limited(&mut self.body, limit, |more| bodies.take(taken, more)).await?;
         if bytes.is_empty() {
             return Err(Code::BodyRequired.into());
         }
@@ -263,10 +274,19 @@ impl Incoming {
         admission.admit_items(&self.caller.id, class, count)
     }
 
-    /// Charges what this request does beyond one item. Never refused.
-    pub(crate) fn charge_beyond_one(&self, class: Class, count: usize) {
-        let admission = &self.state.admission;
-        admission.charge_beyond_one(&self.caller.id, class, count);
+    /// Charges the messages that this receive got to the caller's key.
+    pub(crate) fn charge_messages(&self, count: usize) {
+        self.state.admission.charge_messages(&self.caller.id, count);
+    }
+
+    /// Charges the settles of this request to the caller's key.
+    pub(crate) fn charge_settles(&self, count: usize) {
+        self.state.admission.charge_settles(&self.caller.id, count);
+    }
+
+    /// Counts the refusal of one item of this request.
+    pub(crate) fn count(&self, problem: &Problem) {
+        edge::count(&self.state.metrics, problem);
     }
 
     /// Hands leases to the connection: it gives them back unless the whole answer gets through.
@@ -279,7 +299,11 @@ impl Incoming {
     }
 }
 
-async fn read_limited(body: &mut Body, limit: usize) -> Result<Bytes, Problem> {
+async fn read_limited(
+    body: &mut Body,
+    limit: usize,
+    mut take: impl FnMut(usize) -> Result<(), Problem>,
+) -> Result<Bytes, Problem> {
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -290,6 +314,7 @@ async fn read_limited(body: &mut Body, limit: usize) -> Result<Bytes, Problem> {
         if all.len() + first.as_ref().map_or(0, Bytes::len) + data.len() > limit {
             return Err(too_large(limit));
         }
+        take(data.len())?;
         match first.take() {
             None if all.is_empty() => first = Some(data),
             None => all.extend_from_slice(&data),
@@ -394,9 +419,20 @@ mod tests {
                 }),
             )))
         };
-        assert_eq!(read_limited(&mut chunks(2), 8).await.unwrap(), "abcdabcd");
-        assert_eq!(read_limited(&mut chunks(1), 8).await.unwrap(), "abcd");
-        let refused = read_limited(&mut chunks(usize::MAX), 8).await.unwrap_err();
+        let read = async |n| {
+            let mut bytes = 0;
+            let take = |more| {
+                bytes += more;
+                Ok(())
+            };
+            let read = read_limited(&mut chunks(n), 8, take).await;
+            (read, bytes)
+        };
+        for (n, whole) in [(2, "abcdabcd"), (1, "abcd")] {
+            let (read, bytes) = read(n).await;
+            assert_eq!((read.unwrap(), bytes), (whole.into(), whole.len()));
+        }
+        let refused = read(usize::MAX).await.0.unwrap_err();
         assert_eq!(refused.code(), Code::BodyTooLarge);
     }
 }

@@ -216,6 +216,24 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_bytes_are_measured_and_any_text_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100), text in "\\PC{0,60}|[\\[\\]{}\":,a0-9.eu\\\\ -]{0,60}", limit in 0usize..70) {
+            deeper_than(&bytes, limit);
+            deeper_than(text.as_bytes(), limit);
+            let _ = serde_json::from_str::<Members<'_>>(&text);
+            let _ = serde_json::from_str::<Entries<'_, 3>>(&text);
+            let _ = super::text(&text);
+            let _ = lossy_text(&text);
+            let _ = only_string_member(&text, "a");
+        }
+
+        #[test]
+        fn any_string_comes_back(sent in any::<String>()) {
+            let raw = serde_json::to_string(&sent).unwrap();
+            prop_assert_eq!(super::text(&raw), Some(Cow::Borrowed(&*sent)));
+            prop_assert_eq!(lossy_text(&raw), Some(Cow::Borrowed(&*sent)));
+        }
+
+        #[test]
         fn depth_is_what_a_parser_says(depth in 1usize..20, limit in 1usize..20) {
             let text = format!("{}\"]\"{}", "[".repeat(depth), "]".repeat(depth));
             prop_assert_eq!(deeper_than(text.as_bytes(), limit), depth > limit);

@@ -1,14 +1,16 @@
 //! `/v1/keys`: API keys. The secret of a key is in one answer and nowhere else.
 
+use super::answer;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
+use super::paging::{self, Listing};
 use super::problem::Code;
 use super::text_rule::TextRule;
 use super::wire::key::{Key, KeyMade, KeyPage, NewKey, RevokeKey, RotateKey};
-use super::{answer, paging};
+use crate::AppState;
 use crate::auth::Scopes;
 use crate::auth::scope::ScopeError;
 use crate::service::keys;
@@ -46,7 +48,16 @@ pub(crate) async fn make(mut incoming: Incoming) -> Answered {
     };
     let service = &incoming.state.service;
     let done = service.make_key(&incoming.caller, &call, new).await?;
+    know(&incoming.state).await;
     Ok(made(&KeyMade::from(&done.answer), done.repeated))
+}
+
+/// Makes this server know of a change of keys before it tells of it. The others read the keys again every
+/// 1.5 s.
+async fn know(state: &AppState) {
+    if let Err(error) = state.auth.refresh().await {
+        tracing::warn!(%error, "could not read the API keys again");
+    }
 }
 
 /// 201 for a key that is new, 200 for one that was made before. Nobody on the way may keep it.
@@ -102,7 +113,8 @@ pub(crate) async fn list(incoming: Incoming) -> Answered {
     incoming.no_body()?;
     let mut query = incoming.query(&["page_size", "page_token"]);
     let size = paging::size(&mut query) as usize;
-    let after = paging::name_place(&mut query);
+    let listing = Listing::new(&"keys");
+    let after = paging::name_place(&mut query, listing);
     query.finish()?;
     let all = incoming.state.service.keys(&incoming.caller).await?;
     let begin = after.map_or(0, |id| {
@@ -114,7 +126,7 @@ pub(crate) async fn list(incoming: Incoming) -> Answered {
     let last = shown.last().filter(|_| shown.len() < rest.len());
     let page = KeyPage {
         keys: shown.iter().map(Key::from).collect(),
-        next_page_token: last.map(|key| paging::name_token(&key.id)),
+        next_page_token: last.map(|key| paging::name_token(listing, &key.id)),
     };
     Ok(answer::json(StatusCode::OK, &page))
 }
@@ -139,6 +151,7 @@ pub(crate) async fn rotate(mut incoming: Incoming) -> Answered {
     let service = &incoming.state.service;
     let rotated = service.rotate_key(&incoming.caller, &call, &id, overlap_ms);
     let done = rotated.await?;
+    know(&incoming.state).await;
     Ok(made(&KeyMade::from(&done.answer), done.repeated))
 }
 
@@ -150,6 +163,7 @@ pub(crate) async fn revoke(mut incoming: Incoming) -> Answered {
     let call = operator::call(&incoming, fields, &body, reason.as_deref())?;
     let service = &incoming.state.service;
     let done = service.revoke_key(&incoming.caller, &call, &id).await?;
+    know(&incoming.state).await;
     Ok(answer::operated(&Key::from(&done.answer), done.repeated))
 }
 

@@ -238,6 +238,17 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_texts_are_patched_or_refused(target in "[\\[\\]{}\":,a-c0-9\\\\ .e-]{0,40}", patch in "[\\[\\]{}\":,a-c0-9\\\\ .e-]{0,40}") {
+            // Both are JSON when they come here; whatever is JSON must do.
+            if serde_json::from_str::<&serde_json::value::RawValue>(&target).is_ok()
+                && serde_json::from_str::<&serde_json::value::RawValue>(&patch).is_ok()
+                && let Ok(text) = apply(&target, &patch)
+            {
+                prop_assert!(serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok(), "{}", text);
+            }
+        }
+
+        #[test]
         fn the_result_is_what_a_parser_for_values_makes(target in value(), patch in value()) {
             prop_assume!(patch.is_object());
             let text = apply(&target.to_string(), &patch.to_string()).unwrap();

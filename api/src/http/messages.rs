@@ -1,17 +1,18 @@
 //! Messages as resources: browse a queue, read one, decide about one.
 
+use super::answer;
 use super::docs::{Describe, Route};
 use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
+use super::paging::{self, Listing};
 use super::problem::Code;
 use super::text_rule::TextRule;
 use super::wire::detail::MessageDetail;
 use super::wire::message::{DeadLetterCall, Decided, Justified, MessagePage, MessageSummary};
 use super::wire::queue::OperatorCall;
 use super::wire::values;
-use super::{answer, paging};
 use crate::auth::Right;
 use crate::service::messages::Filter;
 use bytes::Bytes;
@@ -60,7 +61,11 @@ pub(crate) async fn browse(mut incoming: Incoming) -> Answered {
             .map(Bytes::from),
     };
     let size = paging::size(&mut query);
-    let after = paging::message_place(&mut query, state);
+    let listing = Listing::new(&(
+        ("messages", &queue, state.code()),
+        (&filter.key, filter.client_request_id.as_deref()),
+    ));
+    let after = paging::message_place(&mut query, listing);
     query.finish()?;
     let service = &incoming.state.service;
     let (queue, page) = service
@@ -72,7 +77,7 @@ pub(crate) async fn browse(mut incoming: Incoming) -> Answered {
             .iter()
             .map(|listed| MessageSummary::listed(&queue, listed))
             .collect(),
-        next_page_token: page.next.map(|place| paging::message_token(state, place)),
+        next_page_token: page.next.map(|place| paging::message_token(listing, place)),
     };
     Ok(answer::json(StatusCode::OK, &page))
 }

@@ -70,6 +70,7 @@ pub(crate) async fn metrics(incoming: Incoming) -> Answered {
     let present = Present {
         waiting_receives: state.service.waiting_receives(),
         requests: state.admission.requests(),
+        body_bytes: state.bodies.bytes(),
     };
     let text = state.metrics.write(present, format);
     let text = text.map_err(|error| Problem::from(Code::Internal).because(error))?;
@@ -116,7 +117,7 @@ pub(crate) fn describe_healthz() -> Route {
 
 pub(crate) fn describe_readyz() -> Route {
     Describe::open("readyz", "server", "May it be sent requests?")
-        .text("The store answers and accepts writes, and the server is not stopping.")
+        .text("The store answers and accepts writes, and the server is not stopping. What the store said is good for 500 ms.")
         .answer::<Health>(200, "It may", json!({"status": "ready"}))
         .problems(&[Code::Draining, Code::StorageUnavailable, Code::DiskLow])
         .build()

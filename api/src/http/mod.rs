@@ -1,7 +1,8 @@
 //! HTTP: the routes, and what every request and answer has in common.
 //!
 //! Reading order: [`routes`] (all of them, with the [`rights`] they need) → [`edge`] (around every handler) with [`browser`] and
-//! [`cross_origin`] (what browsers are told) and [`admission`] (who comes in now) → [`extract`], [`fields`] and
+//! [`cross_origin`] (what browsers are told), [`own_pages`] (which pages may call where no key is asked for), [`admission`] (who
+//! comes in now) and [`bodies`] (what it may hold) → [`extract`], [`fields`] and
 //! [`query`] (what a handler is given) → one file per group of routes → [`wire`] (answers) → [`problem`] (the table of
 //! everything that is not a success) and [`refusals`] (how an operation's refusal gets there).
 
@@ -9,6 +10,7 @@ pub mod admission;
 mod answer;
 mod audit;
 mod audit_lines;
+pub mod bodies;
 mod browser;
 mod codes;
 mod cross_origin;
@@ -27,6 +29,7 @@ mod merge_patch;
 mod messages;
 mod meta;
 mod operator;
+mod own_pages;
 mod paging;
 mod policy;
 pub mod problem;
@@ -49,6 +52,7 @@ pub mod wire;
 
 use crate::AppState;
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use cross_origin::Grants;
 use http::{HeaderValue, Method};
@@ -78,7 +82,18 @@ pub fn router(state: AppState) -> Router {
         let handlers = edge::with_other_methods(handlers, &allow(&methods), grants);
         router = router.route(path, handlers);
     }
-    router.fallback(edge::not_found).with_state(Arc::new(state))
+    router = router.fallback(edge::not_found);
+    let state = Arc::new(state);
+    if state.config.dev.dev_no_auth {
+        router = router.layer(from_fn_with_state(state.clone(), own_pages::only));
+    }
+    router.with_state(state)
+}
+
+/// Whether a queue's policy has this field.
+#[cfg(test)]
+pub(crate) fn is_policy_field(name: &str) -> bool {
+    policy::FIELDS.contains(&name)
 }
 
 fn allow(methods: &[Method]) -> HeaderValue {
@@ -139,6 +154,9 @@ pub fn openapi() -> OpenApi {
             .value(Some(docs::example(*code)))
             .build();
         components = components.example(code.as_str(), example);
+    }
+    for (name, header) in docs::answers::shared_headers() {
+        components = components.header(name, header);
     }
     let tag = |name: &str, text: &str| TagBuilder::new().name(name).description(Some(text)).build();
     OpenApiBuilder::new()
@@ -230,6 +248,26 @@ mod tests {
             assert_eq!(endpoint.needs.is_some(), secured, "{method} {path}");
             let said = &json["paths"][path.replace("{*", "{")][method]["x-quita-right"];
             assert_eq!(!said.is_null(), secured, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_answer_from_around_the_handlers_is_in_the_document() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let items = json["paths"].as_object().unwrap().values();
+        for operation in items.flat_map(|item| item.as_object().unwrap().values()) {
+            let (id, answers) = (&operation["operationId"], &operation["responses"]);
+            let examples = &answers["414"]["content"]["application/problem+json"]["examples"];
+            assert!(examples["uri_too_long"].is_object(), "{id}");
+            let secured = operation["security"].is_array();
+            for (status, answer) in answers.as_object().unwrap() {
+                let told = secured && !["401", "403", "405", "414", "417"].contains(&&**status);
+                for name in ["RateLimit", "RateLimit-Policy"] {
+                    let header = &answer["headers"][name]["$ref"];
+                    let place = format!("#/components/headers/{name}");
+                    assert_eq!(*header == *place, told, "{id} {status} {name}");
+                }
+            }
         }
     }
 

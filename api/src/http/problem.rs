@@ -224,11 +224,13 @@ impl Problem {
         serde_json::to_string(&self.written(request_id)).unwrap_or_default()
     }
 
-    /// As an answer. Logged here, once: failures of ours as errors, everything else for those who look for it.
+    /// As an answer. Logged here, once: failures of ours as errors, everything else for those who look for it. What a limit
+    /// refuses is counted; a line for each would make a flood of lines of a flood of requests.
     pub fn into_response(self, request_id: &str) -> Response {
         let (code, status) = (self.0.code.as_str(), self.status());
         let source = self.0.source.as_deref().unwrap_or_default();
-        if status >= 500 {
+        let shed = self.0.limit.is_some() || self.0.code == Code::Draining;
+        if status >= 500 && !shed {
             tracing::error!(request_id, code, status, source, "{}", self.0.detail);
         } else {
             tracing::debug!(request_id, code, status, source, "{}", self.0.detail);
@@ -241,8 +243,8 @@ impl Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
-        if status == 401 {
-            headers.insert(header::WWW_AUTHENTICATE, challenge(self.0.code));
+        if let Some(challenge) = challenge(self.0.code) {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         let wait = self
             .0
@@ -259,11 +261,16 @@ impl Problem {
 }
 
 /// As RFC 6750 §3 has it: an error is named only to who sent credentials of the right kind.
-fn challenge(code: Code) -> HeaderValue {
-    HeaderValue::from_static(match code {
-        Code::InvalidKey | Code::InvalidToken => "Bearer realm=\"quita\", error=\"invalid_token\"",
-        _ => "Bearer realm=\"quita\"",
-    })
+fn challenge(code: Code) -> Option<HeaderValue> {
+    let challenge = match code {
+        Code::MissingCredentials | Code::UnsupportedScheme => "Bearer realm=\"quita\"",
+        Code::InvalidKey | Code::InvalidToken | Code::FailedLogins => {
+            "Bearer realm=\"quita\", error=\"invalid_token\""
+        }
+        Code::InsufficientScope => "Bearer realm=\"quita\", error=\"insufficient_scope\"",
+        _ => return None,
+    };
+    Some(HeaderValue::from_static(challenge))
 }
 
 impl Serialize for Problem {
@@ -316,13 +323,18 @@ mod tests {
                 response.headers()["content-type"],
                 "application/problem+json"
             );
-            assert_eq!(
-                row.status == 401,
-                response.headers().contains_key("www-authenticate")
-            );
             let challenge = response.headers().get("www-authenticate");
-            let named = challenge.is_some_and(|c| c.to_str().unwrap().contains("invalid_token"));
-            assert_eq!(named, matches!(row.name, "invalid_key" | "invalid_token"));
+            let error =
+                challenge.map(|challenge| challenge.to_str().unwrap().split("error=").nth(1));
+            let named = match row.name {
+                "missing_credentials" | "unsupported_scheme" => Some(None),
+                "invalid_key" | "invalid_token" | "too_many_failed_logins" => {
+                    Some(Some("\"invalid_token\""))
+                }
+                "insufficient_scope" => Some(Some("\"insufficient_scope\"")),
+                _ => None,
+            };
+            assert_eq!(error, named, "{}", row.name);
             let body = response.into_body().collect().await.unwrap().to_bytes();
             let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(json["type"], format!("/problems/{}", row.name));

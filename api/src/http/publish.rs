@@ -128,6 +128,9 @@ pub(crate) async fn publish_batch(mut incoming: Incoming) -> Answered {
                 None => Err(Code::Internal.into()),
             },
         };
+        if let Err(problem) = &outcome {
+            incoming.count(problem);
+        }
         answered.results.push(result(index, outcome));
         let last = answered.results.last().map(|r| r.status);
         match last {

@@ -152,6 +152,7 @@ fn decoded(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn code(query: Query) -> &'static str {
         query.finish().unwrap_err().code().as_str()
@@ -201,6 +202,33 @@ mod tests {
             let mut query = Query::open(Some(&text), &["page_size"]);
             assert_eq!(query.integer("page_size", 1, 500), None);
             assert_eq!(code(query), expected, "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_query_is_read_or_refused_and_never_repeated(text in "\\PC{0,60}|[a-z_=&%+0-9]{0,60}") {
+            let mut query = Query::open(Some(&text), &["key", "page_size"]);
+            let size = query.integer("page_size", 1, 500);
+            prop_assert!(size.is_none_or(|size| (1..=500).contains(&size)));
+            query.boolean("key");
+            query.choice("key", &[("a", 1)]);
+            if let Err(problem) = query.finish() {
+                prop_assert!((400..500).contains(&problem.status()));
+            }
+        }
+
+        #[test]
+        fn any_text_comes_back_from_its_escapes(text in any::<String>()) {
+            let escaped = text.bytes().fold(String::new(), |all, byte| all + &format!("%{byte:02x}"));
+            prop_assert_eq!(decoded(&escaped), Some(text));
+        }
+
+        #[test]
+        fn any_number_comes_back(number in 1i64..=500) {
+            let text = format!("page_size={number}");
+            let mut query = Query::open(Some(&text), &["page_size"]);
+            prop_assert_eq!(query.integer("page_size", 1, 500), Some(number));
         }
     }
 }

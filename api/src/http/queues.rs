@@ -5,9 +5,10 @@ use super::edge::Answered;
 use super::extract::{Incoming, MAX_BODY};
 use super::fields::{Fields, MAX_NESTING};
 use super::operator::{self, Reason};
+use super::paging::{self, Listing};
 use super::problem::{Code, Problem};
 use super::wire::queue::{OperatorCall, Policy, PolicyInput, Purge, Purged, Queue, QueuePage};
-use super::{answer, paging, policy};
+use super::{answer, policy};
 use crate::service::queues::QueueView;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
@@ -21,11 +22,15 @@ const PURGE_FIELDS: &[&str] = &[
 ];
 const CALL_FIELDS: &[&str] = &["client_request_id"];
 
+/// The listing of queues, as its page tokens name it.
+pub(crate) const LISTING: &str = "queues";
+
 pub(crate) async fn list(incoming: Incoming) -> Answered {
     incoming.no_body()?;
     let mut query = incoming.query(&["page_size", "page_token"]);
     let size = paging::size(&mut query);
-    let after = paging::name_place(&mut query);
+    let listing = Listing::new(&LISTING);
+    let after = paging::name_place(&mut query, listing);
     query.finish()?;
     let service = &incoming.state.service;
     let (views, next) = service
@@ -33,7 +38,7 @@ pub(crate) async fn list(incoming: Incoming) -> Answered {
         .await?;
     let page = QueuePage {
         queues: views.iter().map(Queue::from).collect(),
-        next_page_token: next.map(|name| paging::name_token(&name)),
+        next_page_token: next.map(|name| paging::name_token(listing, &name)),
     };
     Ok(answer::json(StatusCode::OK, &page))
 }
@@ -199,7 +204,7 @@ pub(crate) fn describe_list() -> Route {
         .answer::<QueuePage>(
             200,
             "A page of queues",
-            json!({"queues": [example()], "next_page_token": "AW9yZGVycw"}),
+            json!({"queues": [example()], "next_page_token": paging::example()}),
         )
         .build()
 }

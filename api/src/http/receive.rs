@@ -9,7 +9,6 @@ use super::problem::Code;
 use super::publish::queue_field;
 use super::text_rule::TextRule;
 use super::wire::receive;
-use crate::auth::bucket::Class;
 use crate::service::receive::Ask;
 use http::StatusCode;
 use serde_json::json;
@@ -57,7 +56,7 @@ pub(crate) async fn receive(mut incoming: Incoming) -> Answered {
     if let (Some(failure), true) = (refused.into_inner(), got.messages.is_empty()) {
         return Err(failure.into());
     }
-    incoming.charge_beyond_one(Class::Receive, got.messages.len());
+    incoming.charge_messages(got.messages.len());
     let text = receive::write(&got, service.receipts(), service.epoch());
     incoming.hold(got.held.take());
     Ok(answer::text(StatusCode::OK, text))

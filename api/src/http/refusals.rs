@@ -157,7 +157,7 @@ impl From<AuthFailure> for Problem {
             AuthFailure::MissingCredentials => Code::MissingCredentials.into(),
             AuthFailure::UnsupportedScheme => Code::UnsupportedScheme.into(),
             AuthFailure::InvalidKey => Code::InvalidKey.into(),
-            AuthFailure::InvalidToken => Code::InvalidToken.into(),
+            AuthFailure::InvalidToken | AuthFailure::ExpiredToken => Code::InvalidToken.into(),
             AuthFailure::IssuerUnavailable => Code::IssuerUnavailable.into(),
         }
     }

@@ -10,7 +10,6 @@ use super::problem::{Code, Problem};
 use super::publish::MAX_DELAY_SECONDS;
 use super::wire;
 use super::wire::settle::{Settled, SettledMany, SettlementResult};
-use crate::auth::bucket::Class;
 use crate::service::settle::Settlement;
 use http::StatusCode;
 use quita_storage::model::Failure;
@@ -111,7 +110,7 @@ pub(crate) async fn settle(mut incoming: Incoming) -> Answered {
     }
     fields.finish()?;
     let entries = entries.ok_or(Code::MissingField)?;
-    incoming.charge_beyond_one(Class::Receive, entries.items.len());
+    incoming.charge_settles(entries.items.len());
 
     let read: Vec<Result<_, Problem>> = entries
         .items
@@ -156,6 +155,7 @@ pub(crate) async fn settle(mut incoming: Incoming) -> Answered {
                 }
             }
             Err(problem) => {
+                incoming.count(&problem);
                 answered.failed += 1;
                 SettlementResult {
                     index,

@@ -54,6 +54,7 @@ fn parse(text: &str) -> Option<Millis> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn what_rfc_3339_allows_is_read_and_nothing_else() {
@@ -74,6 +75,19 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(parse(text), ms, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,40}|[0-9TZ:.+tz -]{0,40}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn any_time_comes_back(ms in -62_135_596_800_000i64..253_402_300_799_000) {
+            let text = Timestamp::from_millisecond(ms).unwrap().to_string();
+            prop_assert_eq!(parse(&text), Some(ms), "{}", text);
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod messages;
 pub mod publish;
 pub mod queues;
+mod readiness;
 pub mod receive;
 pub mod redrives;
 pub mod revisions;
@@ -33,8 +34,10 @@ use quita_storage::backend::{Answer, Backend, Call, Operation};
 use quita_storage::coalescer::Coalescer;
 use quita_storage::model::{Policy, Queue, QueueUid};
 use quita_storage::receipt::Receipts;
+use readiness::Readiness;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 use waiting::Places;
 
 /// How often an item is repeated whose queue changed under it. A queue that changes faster than that is reported as busy.
@@ -82,6 +85,7 @@ pub struct Service {
     epoch: i32,
     settings: ServiceSettings,
     waiting: Places,
+    readiness: Readiness,
 }
 
 impl Service {
@@ -99,6 +103,7 @@ impl Service {
                 settings.max_waiting_receives_per_key,
             ),
             settings,
+            readiness: Readiness::default(),
         })
     }
 
@@ -122,9 +127,10 @@ impl Service {
         self.epoch
     }
 
-    /// The store answers and accepts writes.
+    /// The store answers and accepts writes, or did half a second ago. However many ask, one looks.
     pub async fn check(&self) -> Result<()> {
-        Ok(self.backend().check().await?)
+        let look = async { Ok(self.backend().check().await?) };
+        self.readiness.at(Instant::now(), look).await
     }
 
     fn backend(&self) -> &Arc<dyn Backend> {

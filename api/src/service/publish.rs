@@ -61,12 +61,16 @@ impl Service {
         queue: &str,
         message: NewMessage,
     ) -> Result<Stored> {
-        let queue = self.queue_to_publish(caller, queue).await?;
-        let stored = self
-            .store(queue, std::slice::from_ref(&message))
-            .await?
-            .pop();
-        stored.unwrap_or(Err(Error::QueueBusy))
+        let mut queue = self.queue_to_publish(caller, queue).await?;
+        for _ in 0..MAX_STALE {
+            let item = prepare(&queue, &message)?;
+            let published = self.coalescer.publish(vec![item]).await?.pop();
+            match published.and_then(decided) {
+                Some(stored) => return stored,
+                None => queue = self.queue_now(&queue).await?,
+            }
+        }
+        Err(Error::QueueBusy)
     }
 
     /// Publishes many; one result per message, in order. A refused one never fails its neighbours.
@@ -118,6 +122,14 @@ impl Service {
         found.ok_or(Error::QueueBusy)
     }
 
+    /// The queue as it is now.
+    async fn queue_now(&self, queue: &Arc<Queue>) -> Result<Arc<Queue>> {
+        match self.catalog.replace(queue).await? {
+            Some((queue, false)) => Ok(queue),
+            _ => Err(Error::QueueNotFound { nearest: None }),
+        }
+    }
+
     async fn store(
         &self,
         mut queue: Arc<Queue>,
@@ -156,37 +168,41 @@ impl Service {
             };
             let mut stale = false;
             for (index, outcome) in indexes.into_iter().zip(outcomes) {
-                results[index] = match outcome {
-                    Published::Created {
-                        id,
-                        state,
-                        published_at,
-                    } => Some(Ok(Stored::Created {
-                        id,
-                        state,
-                        published_at,
-                    })),
-                    Published::Duplicate(duplicate) => Some(Ok(Stored::Duplicate(duplicate))),
-                    Published::Conflict { id } => Some(Err(Error::RequestIdConflict { id })),
-                    Published::Full => Some(Err(Error::QueueFull)),
-                    Published::Stale => {
-                        stale = true;
-                        None
-                    }
-                };
+                results[index] = decided(outcome);
+                stale |= results[index].is_none();
             }
             if !stale {
                 break;
             }
-            queue = match self.catalog.replace(&queue).await? {
-                Some((queue, false)) => queue,
-                _ => return gone(results),
+            queue = match self.queue_now(&queue).await {
+                Ok(queue) => queue,
+                Err(Error::QueueNotFound { .. }) => return gone(results),
+                Err(error) => return Err(error),
             };
         }
         Ok(results
             .into_iter()
             .map(|result| result.unwrap_or(Err(Error::QueueBusy)))
             .collect())
+    }
+}
+
+/// `None`: the queue has changed meanwhile.
+fn decided(published: Published) -> Option<Result<Stored>> {
+    match published {
+        Published::Created {
+            id,
+            state,
+            published_at,
+        } => Some(Ok(Stored::Created {
+            id,
+            state,
+            published_at,
+        })),
+        Published::Duplicate(duplicate) => Some(Ok(Stored::Duplicate(duplicate))),
+        Published::Conflict { id } => Some(Err(Error::RequestIdConflict { id })),
+        Published::Full => Some(Err(Error::QueueFull)),
+        Published::Stale => None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Join the line first, look second, wait third: nothing that becomes ready in between is missed. A waiting receive holds
 //! no store connection and asks nothing until its turn comes.
 
-use super::waiting::Place;
+use super::waiting::WaitingPlace;
 use super::{Error, MAX_STALE, Result, Service};
 use crate::auth::{Principal, Right};
 use quita_storage::backend::{Delivery, Receive};
@@ -208,7 +208,7 @@ impl Service {
     fn begin_to_wait<'a>(
         &'a self,
         caller: &Principal,
-        waiting: &mut Option<Place<'a>>,
+        waiting: &mut Option<WaitingPlace<'a>>,
     ) -> Result<()> {
         if waiting.is_none() {
             *waiting = Some(self.waiting.take(&caller.id)?);

@@ -7,8 +7,8 @@ use quita_storage::model::{MessageId, Queue};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use std::sync::Arc;
 
-/// One settle or extend, as the caller gave it.
-#[derive(Clone, Debug)]
+/// One settle or extend, as the caller gave it. It has no `Debug`: a receipt is as good as a key for its message.
+#[derive(Clone)]
 pub struct Settlement<'a> {
     /// The delivery, sealed.
     pub receipt: &'a str,

@@ -18,7 +18,7 @@ pub(super) struct Places {
 
 /// A place that is taken until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct WaitingPlace<'a> {
     places: &'a Places,
     caller: Option<Arc<str>>,
 }
@@ -39,9 +39,9 @@ impl Places {
     }
 
     /// A place for `caller`.
-    pub(super) fn take(&self, caller: &Arc<str>) -> Result<Place<'_>> {
+    pub(super) fn take(&self, caller: &Arc<str>) -> Result<WaitingPlace<'_>> {
         let before = self.taken.fetch_add(1, Relaxed);
-        let mut place = Place {
+        let mut place = WaitingPlace {
             places: self,
             caller: None,
         };
@@ -61,7 +61,7 @@ impl Places {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingPlace<'_> {
     fn drop(&mut self) {
         self.places.taken.fetch_sub(1, Relaxed);
         let Some(caller) = &self.caller else { return };

@@ -90,7 +90,7 @@ pub(super) async fn hold(target: &Target, kind: Kind) -> Outcome<Option<Duration
 
 fn head(what: &str, key: &str, length: usize) -> String {
     format!(
-        "POST /v1/queue/{what} HTTP/1.1\r\nHost: quita\r\nContent-Type: application/json\r\n\
+        "POST /v1/queue/{what} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Authorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
     )
 }

@@ -29,8 +29,8 @@ use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// An API key as stored: never the secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An API key as stored: never the secret. Its `Debug` shows not even the hash.
+#[derive(Clone, PartialEq, Eq)]
 pub struct KeyRecord {
     /// 12 base32 characters: the public part.
     pub id: Arc<str>,
@@ -50,7 +50,20 @@ pub struct KeyRecord {
     pub last_used_at: Option<Millis>,
 }
 
-/// What a store says about itself at open.
+impl std::fmt::Debug for KeyRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyRecord")
+            .field("id", &self.id)
+            .field("scope", &self.scope)
+            .field("created_at", &self.created_at)
+            .field("revoked_at", &self.revoked_at)
+            .field("expires_at", &self.expires_at)
+            .field("last_used_at", &self.last_used_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a store says about itself at open. It has no `Debug`, so that the secret cannot get into a line.
 #[derive(Clone)]
 pub struct Facts {
     /// Rises with a restore.

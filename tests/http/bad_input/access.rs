@@ -11,6 +11,7 @@ use quita_api::config::Config;
 use quita_storage::backend::{Call, KeyRecord};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 pub(crate) fn with_issuers(config: &mut Config) {
@@ -90,13 +91,19 @@ async fn every_bad_credential_is_refused_and_answers_say_nothing(client: &Client
         let shown: String = sent.chars().take(120).collect();
         json["request_id"] = Value::Null;
         if (status, json["code"].as_str()) != (401, Some(code)) {
-            wrong += &format!("{row}: {shown}\n  wanted {code}, got {status} {json}\n");
+            let _ = writeln!(
+                wrong,
+                "{row}: {shown}\n  wanted {code}, got {status} {json}"
+            );
         }
         if began.elapsed() > Duration::from_secs(1) {
-            wrong += &format!("{row}: {shown} took {:?}\n", began.elapsed());
+            let _ = writeln!(wrong, "{row}: {shown} took {:?}", began.elapsed());
         }
         if *bodies.entry(*code).or_insert_with(|| json.clone()) != json {
-            wrong += &format!("{row}: {shown}\n  another answer than its like: {json}\n");
+            let _ = writeln!(
+                wrong,
+                "{row}: {shown}\n  another answer than its like: {json}"
+            );
         }
     }
     assert!(wrong.is_empty(), "{wrong}");

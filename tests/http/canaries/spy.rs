@@ -80,7 +80,11 @@ impl Spy {
         let _ = wire.try_send(bytes).await;
         let answer = wire.next().await?;
         let json: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        if answer.status >= 400 {
+        // Figures are for more eyes than messages are.
+        let figures = answer
+            .header("content-type")
+            .is_some_and(|kind| kind.contains("openmetrics") || kind.starts_with("text/plain"));
+        if answer.status >= 400 || figures {
             let said = format!("{}{}", answer.head, answer.text());
             self.problems.push((what.to_owned(), said));
         }

@@ -19,6 +19,7 @@ pub(super) async fn tell(spy: &mut Spy) {
     for path in [
         "/healthz",
         "/readyz",
+        "/metrics",
         "/docs",
         "/docs/index.html",
         "/problems",
@@ -34,6 +35,9 @@ pub(super) async fn tell(spy: &mut Spy) {
     redrives(spy).await;
     keys_and_audit(spy).await;
     queues(spy).await;
+    let before = spy.problems.len();
+    spy.ok("GET", "/metrics", Value::Null).await;
+    assert_eq!(spy.problems.len(), before + 1, "figures are looked at too");
 }
 
 async fn publish(spy: &mut Spy, number: u32, more: Value) -> String {

@@ -1,6 +1,7 @@
 //! A bound on everything that a connection may take.
 
 use super::{SHORT, TestEdge, soon, wide};
+use crate::client::checked;
 use futures_util::future::join_all;
 use quita_api::http::server::Bounds;
 use quita_tests::wire::Wire;
@@ -49,7 +50,9 @@ async fn a_second_head_has_its_own_time_and_rest_is_longer_than_a_head() {
     })
     .await;
     let mut wire = edge.wire().await;
-    assert_eq!(wire.get("/hello").await.status, 200);
+    let hello = wire.get("/hello").await;
+    assert_eq!(hello.status, 200);
+    assert_eq!(hello.header("strict-transport-security"), None);
     tokio::time::sleep(SHORT * 2).await;
     assert_eq!(wire.get("/hello").await.status, 200);
     wire.send("GET /hel").await;
@@ -143,8 +146,15 @@ async fn over_the_cap_a_connection_is_told_so_and_a_place_that_is_freed_is_used(
             (answer.status, answer.header("retry-after")),
             (503, Some("1"))
         );
+        assert_eq!(checked(&answer).1["limit"], "connections");
         assert_eq!(answer.json()["code"], "overloaded");
         assert!(wire.next().await.is_none());
+    }
+    for name in [
+        "quita_limited_total{limit=\"connections\"}",
+        "quita_problems_total{code=\"overloaded\"}",
+    ] {
+        assert_eq!(edge.counted(name), 300, "{name}");
     }
     inside.pop();
     soon("a place is free", || edge.edge.open() == 2).await;

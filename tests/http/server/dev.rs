@@ -1,9 +1,12 @@
 //! `--dev-no-auth`, where it is refused, and what is said about a listener that others can reach.
 
+use crate::client::checked;
 use quita_tests::certificates::Authority;
-use quita_tests::server::{Process, command};
+use quita_tests::server::{Process, TestServer, command};
 use quita_tests::wire::Wire;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use tempfile::TempDir;
 
@@ -100,6 +103,93 @@ async fn everybody_is_an_admin_and_the_audit_says_so() {
     assert!(folder.path().join("data/admin.key").exists());
     let refused = Wire::to(server.address).await.get("/v1/queues").await;
     assert_eq!(refused.status, 401);
+}
+
+#[tokio::test]
+async fn no_page_that_is_open_in_a_browser_is_an_admin() {
+    const EVIL: &str = "origin: https://evil.example\r\n";
+    let folder = TempDir::new().unwrap();
+    let named = [
+        "--dev-no-auth",
+        "--cors-allow-origin",
+        "https://desk.example",
+    ];
+    let server = Process::start(folder.path(), &named);
+    let local = format!("host: localhost:{}\r\n", server.address.port());
+    let own = format!(
+        "{local}origin: http://localhost:{}\r\n",
+        server.address.port()
+    );
+    let mut wire = Wire::to(server.address).await;
+    wire.request(
+        "PUT",
+        "/v1/queues/q",
+        "content-type: application/json\r\n",
+        "{}",
+    )
+    .await;
+    assert_eq!(wire.answer().await.status, 201);
+    for (headers, taken) in [
+        (own.clone(), true),
+        (
+            format!("{local}origin: https://desk.example\r\nsec-fetch-site: cross-site\r\n"),
+            true,
+        ),
+        (
+            format!("host: evil.example:{}\r\n", server.address.port()),
+            false,
+        ),
+        (format!("{local}{EVIL}"), false),
+        (format!("{local}origin: null\r\n"), false),
+        (format!("{local}sec-fetch-site: cross-site\r\n"), false),
+    ] {
+        for (method, path) in [
+            ("POST", "/v1/queues/q/pause"),
+            ("GET", "/v1/queues"),
+            ("GET", "/nowhere"),
+            ("OPTIONS", "/v1/queues"),
+        ] {
+            wire.send(format!("{method} {path} HTTP/1.1\r\n{headers}\r\n"))
+                .await;
+            let answer = wire.answer().await;
+            assert_eq!(answer.status != 403, taken, "{headers}: {}", answer.head);
+            if !taken {
+                assert_eq!(checked(&answer).1["code"], "untrusted_origin");
+                assert_eq!(answer.header("access-control-allow-origin"), None);
+            }
+        }
+        let paused = wire.get("/v1/queues/q").await.json()["paused"].clone();
+        assert_eq!(paused, taken, "{headers}");
+        wire.request("POST", "/v1/queues/q/resume", "", "").await;
+        assert_eq!(wire.answer().await.status, 200);
+    }
+    drop(server);
+
+    // With keys none of this counts.
+    let server = TestServer::start().await;
+    let mut wire = server.wire().await;
+    let key = format!("authorization: Bearer {}\r\n", server.key);
+    wire.send(format!(
+        "GET /v1/queues HTTP/1.1\r\nhost: evil.example\r\n{EVIL}{key}\r\n"
+    ))
+    .await;
+    assert_eq!(wire.answer().await.status, 200);
+    server.stop().await;
+}
+
+#[test]
+fn a_key_that_others_read_is_warned_about_once() {
+    let folder = TempDir::new().unwrap();
+    let pair = Authority::default().issue(folder.path());
+    for (mode, warned) in [(0o600, 0), (0o400, 0), (0o640, 1), (0o604, 1)] {
+        std::fs::set_permissions(&pair.key, Permissions::from_mode(mode)).unwrap();
+        let arguments = [&["--listen", "127.0.0.1:0"], &pair.arguments()[..]].concat();
+        let (code, said) = said_at_start(&arguments, &[]);
+        assert_eq!(code, None, "{said}");
+        let lines = said.lines().filter(|line| line.contains("WARN"));
+        let about = lines.filter(|line| line.contains("key.pem"));
+        assert_eq!(about.count(), warned, "{mode:o}: {said}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Requests that are no HTTP, or that two servers could read in two ways. None reaches a handler, and after each the
 //! connection is closed, since nobody can say where the next request would begin.
 
-use super::{LONG, SHORT, TestEdge, wide};
+use super::{LONG, SHORT, TestEdge, soon, wide};
 use std::time::Duration;
 
 const OK: &str = "GET /hello HTTP/1.1\r\nhost: test\r\n\r\n";
@@ -115,6 +115,8 @@ async fn heads_beyond_their_bounds_are_answered_431_or_414() {
     assert_eq!(status(&edge, with(&long).as_bytes()).await, 431);
     let huge = format!("x-a: {}\r\n", "a".repeat(400 << 10));
     assert_eq!(status(&edge, with(&huge).as_bytes()).await, 431);
+    let refused = "quita_limited_total{limit=\"header_size\"}";
+    soon("they are counted", || edge.counted(refused) == 3).await;
     let target = |length| format!("GET /{} HTTP/1.1\r\nhost: test\r\n\r\n", "a".repeat(length));
     assert_eq!(status(&edge, target(16 << 10).as_bytes()).await, 414);
     assert!(matches!(

@@ -17,12 +17,13 @@ use axum::routing::{get, post};
 use quita_api::Drain;
 use quita_api::http::server::tls::Tls;
 use quita_api::http::server::{Bounds, Edge};
+use quita_api::metrics::{Format, Metrics, Present};
 use quita_tests::wire::Wire;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// A time-out that a test waits for.
 const SHORT: Duration = Duration::from_millis(200);
@@ -46,6 +47,7 @@ fn wide() -> Bounds {
 struct TestEdge {
     edge: Edge,
     drain: Drain,
+    metrics: Arc<Metrics>,
     address: SocketAddr,
     /// Requests that reached a handler.
     reached: Arc<AtomicUsize>,
@@ -66,18 +68,24 @@ impl TestEdge {
         let (reached, running) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let drain = Drain::default();
         let router = routes.merge(plain_routes(&reached, &running));
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        if tls.is_some() {
-            // Connections inherit it: the kernel takes so little that a session has to hold bytes back.
-            socket.set_send_buffer_size(4_096).unwrap();
-        }
-        let listener = socket.listen(1_024).unwrap();
+        let listener = match &tls {
+            None => TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            Some(_) => narrow_listener(),
+        };
         let address = listener.local_addr().unwrap();
-        let edge = Edge::start(listener, tls, router, bounds, drain.clone(), Arc::default());
+        let metrics = Arc::<Metrics>::default();
+        let edge = Edge::start(
+            listener,
+            tls,
+            router,
+            bounds,
+            drain.clone(),
+            metrics.clone(),
+        );
         Self {
             edge,
             drain,
+            metrics,
             address,
             reached,
             running,
@@ -88,9 +96,25 @@ impl TestEdge {
         Wire::to(self.address).await
     }
 
+    /// What it has counted under this name and these labels.
+    fn counted(&self, name: &str) -> u64 {
+        let text = self.metrics.write(Present::default(), Format::Prometheus);
+        let text = text.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or(0, |count| count.trim().parse().unwrap())
+    }
+
     fn reached(&self) -> usize {
         self.reached.load(Ordering::SeqCst)
     }
+}
+
+/// Connections inherit its buffer: the kernel takes so little that a session has to hold bytes back.
+fn narrow_listener() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.set_send_buffer_size(4_096).unwrap();
+    socket.listen(1_024).unwrap()
 }
 
 struct Running(Arc<AtomicUsize>);

@@ -1,4 +1,4 @@
-//! SIGHUP: the certificate is read again, and nobody notices who does not look.
+//! SIGHUP: the certificate is read again, and nobody notices who does not look. Without TLS it is the end of a terminal.
 
 use quita_tests::certificates::{Authority, Pair};
 use quita_tests::server::{Process, command};
@@ -22,7 +22,7 @@ async fn shown(server: &Process, authority: &Authority) -> Vec<u8> {
 }
 
 fn start(folder: &TempDir, pair: &Pair) -> Process {
-    Process::start(folder.path(), &pair.arguments())
+    Process::start_heard(folder.path(), &pair.arguments())
 }
 
 #[tokio::test]
@@ -35,8 +35,8 @@ async fn a_reload_shows_the_new_certificate_and_cuts_no_connection() {
     assert_eq!(shown(&server, &authority).await, first.der);
     let second = authority.issue(folder.path());
     server.signal("HUP");
-    server.logs("the TLS certificate was read again", 1).await;
-    assert!(server.log().contains("not_after="), "{}", server.log());
+    server.says("the TLS certificate was read again", 1).await;
+    assert!(server.said().contains("not_after="), "{}", server.said());
     assert_eq!(shown(&server, &authority).await, second.der);
     assert_eq!(open.get("/readyz").await.status, 200);
 
@@ -48,17 +48,17 @@ async fn a_reload_shows_the_new_certificate_and_cuts_no_connection() {
         fs::write(&third.key, broken).unwrap();
         server.signal("HUP");
         server
-            .logs("the TLS certificate was not taken", n + 1)
+            .says("the TLS certificate was not taken", n + 1)
             .await;
         assert_eq!(shown(&server, &authority).await, second.der);
     }
     fs::write(&third.key, &next).unwrap();
     server.signal("HUP");
-    server.logs("the TLS certificate was read again", 2).await;
+    server.says("the TLS certificate was read again", 2).await;
     assert_eq!(shown(&server, &authority).await, third.der);
     assert_eq!(open.get("/readyz").await.status, 200);
     for secret in [&key, &next] {
-        assert!(!server.log().contains(secret.lines().nth(1).unwrap()));
+        assert!(!server.said().contains(secret.lines().nth(1).unwrap()));
     }
 
     server.signal("TERM");
@@ -66,21 +66,37 @@ async fn a_reload_shows_the_new_certificate_and_cuts_no_connection() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
+/// A pipe that nobody writes to, in place of a file on a file system that hangs.
 #[tokio::test]
-async fn without_tls_the_signal_is_logged_and_ends_nothing() {
-    let folder = TempDir::new().unwrap();
-    let mut server = Process::start(folder.path(), &["--drain-delay-seconds", "1"]);
+async fn files_that_cannot_be_read_to_their_end_hold_up_nobody() {
+    let (folder, authority) = (TempDir::new().unwrap(), Authority::default());
+    let pair = authority.issue(folder.path());
+    let mut server = start(&folder, &pair);
+    fs::remove_file(&pair.cert).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(&pair.cert)
+        .status();
+    assert!(made.unwrap().success());
     server.signal("HUP");
-    server.logs("nothing to read again", 1).await;
-    assert_eq!(
-        Wire::to(server.address).await.get("/readyz").await.status,
-        200
-    );
-    // Nor does it while the server stops.
+    assert_eq!(shown(&server, &authority).await, pair.der);
     server.signal("TERM");
-    server.logs("stopping", 1).await;
-    server.signal("HUP");
     assert_eq!(server.wait().code(), Some(0));
+    assert!(server.said().contains("stopped"), "{}", server.said());
+}
+
+#[tokio::test]
+async fn without_tls_the_end_of_its_terminal_stops_it_in_order() {
+    let folder = TempDir::new().unwrap();
+    let mut server = Process::start_heard(folder.path(), &["--drain-delay-seconds", "1"]);
+    server.signal("HUP");
+    server.says("stopping", 1).await;
+    let mut late = Wire::to(server.address).await;
+    assert_eq!(late.get("/readyz").await.status, 503);
+    // A second one does not cut that short.
+    server.signal("HUP");
+    assert!(late.ends_well().await);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(server.said().contains("stopped"), "{}", server.said());
 }
 
 #[tokio::test]

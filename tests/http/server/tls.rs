@@ -2,6 +2,7 @@
 
 use super::delivery::{ask, attempts_on, publish, start_over};
 use super::{LONG, SHORT, TestEdge, soon, wide};
+use crate::client::checked;
 use axum::Router;
 use quita_api::config::tls::TlsSettings;
 use quita_api::http::server::Bounds;
@@ -25,11 +26,17 @@ const BY: Duration = Duration::from_secs(2);
 
 /// An authority, and what a listener needs that it vouches for.
 fn certified() -> (Authority, Option<Arc<Tls>>) {
+    certified_for(0)
+}
+
+/// The same, where browsers are told to come over TLS alone.
+fn certified_for(hsts: u64) -> (Authority, Option<Arc<Tls>>) {
     let (authority, folder) = (Authority::default(), TempDir::new().unwrap());
     let pair = authority.issue(folder.path());
     let settings = TlsSettings {
         tls_cert: Some(pair.cert),
         tls_key: Some(pair.key),
+        tls_hsts_seconds: hsts,
     };
     (authority, Tls::load(&settings).unwrap().map(Arc::new))
 }
@@ -53,7 +60,9 @@ async fn requests_go_over_both_versions_and_nothing_but_http_1_is_agreed_on() {
         let mut wire = edge.wire().await.secure(client).await.unwrap();
         assert_eq!(wire.session().protocol_version(), Some(agreed));
         assert_eq!(wire.session().alpn_protocol(), Some(&b"http/1.1"[..]));
-        assert_eq!(wire.get("/hello").await.text(), "hello");
+        let hello = wire.get("/hello").await;
+        assert_eq!(hello.text(), "hello");
+        assert_eq!(hello.header("strict-transport-security"), None);
         wire.request("POST", "/echo", "", &body).await;
         assert_eq!(wire.answer().await.text(), body);
         assert_eq!(wire.get("/large/4").await.body.len(), 4 << 20);
@@ -64,6 +73,20 @@ async fn requests_go_over_both_versions_and_nothing_but_http_1_is_agreed_on() {
     assert!(edge.wire().await.secure(other).await.is_err());
     let stranger = Authority::default().client();
     assert!(edge.wire().await.secure(stranger).await.is_err());
+}
+
+#[tokio::test]
+async fn browsers_are_told_to_come_over_tls_alone_where_that_is_set() {
+    let (authority, tls) = certified_for(31_536_000);
+    let edge = TestEdge::over(tls, wide(), Router::new()).await;
+    let mut wire = secure(&edge, &authority).await;
+    for path in ["/hello", "/nowhere"] {
+        let answer = wire.get(path).await;
+        let said = answer.header("strict-transport-security");
+        assert_eq!(said, Some("max-age=31536000"), "{path}");
+    }
+    let plain = edge.wire().await.get("/hello").await;
+    assert_eq!(plain.header("strict-transport-security"), None);
 }
 
 #[tokio::test]
@@ -91,6 +114,8 @@ async fn a_handshake_has_the_time_of_a_head_and_they_share_it() {
     let mut asks_nothing = secure(&edge, &authority).await;
     assert!(asks_nothing.ends_well().await && began.elapsed() < BY);
     soon("their places are free", || edge.edge.open() == 0).await;
+    // The last one had shaken hands.
+    assert_eq!(edge.counted("quita_tls_handshakes_failed_total"), 3);
 }
 
 #[tokio::test]
@@ -119,11 +144,19 @@ async fn what_is_no_handshake_is_closed_and_plain_http_is_told_why() {
         wire.send(garbage).await;
         assert!(wire.closes_within(BY).await.is_some(), "{garbage:?}");
     }
+    // Who asks whether the port is open says nothing and has failed at nothing.
+    drop(edge.wire().await);
+    let failed = "quita_tls_handshakes_failed_total";
+    soon("they are counted", || edge.counted(failed) == 5).await;
     let mut plain = edge.wire().await;
     let answer = plain.get("/hello").await;
     assert_eq!((answer.status, edge.reached()), (400, 0));
-    let problem = answer.json();
-    assert_eq!(problem["code"], "malformed_request");
+    let problem = checked(&answer).1;
+    assert_eq!(problem["code"], "tls_required");
+    assert_eq!(
+        edge.counted("quita_problems_total{code=\"tls_required\"}"),
+        1
+    );
     assert!(problem["detail"].as_str().unwrap().contains("use https"));
     assert!(plain.ends_well().await);
     let mut wire = secure(&edge, &authority).await;
@@ -132,6 +165,7 @@ async fn what_is_no_handshake_is_closed_and_plain_http_is_told_why() {
     let mut tcp = edge.wire().await;
     tcp.send([0x17, 3, 3, 0, 5, 1, 2, 3, 4, 5]).await;
     assert!(tcp.closes_within(BY).await.is_some());
+    soon("it is counted", || edge.counted(failed) == 6).await;
 }
 
 #[tokio::test]
@@ -300,6 +334,40 @@ async fn a_message_for_a_client_that_hung_up_goes_to_another_at_once() {
         assert_eq!(attempts_on(&mut other).await, [1], "{way}");
         assert!(began.elapsed() < Duration::from_secs(1), "{way}");
     }
+}
+
+/// All of them are still in their line when the messages come: only the kernel knows that they have gone.
+#[tokio::test]
+async fn waiters_that_hang_up_together_get_nothing() {
+    let (authority, tls) = certified();
+    let (edge, service) = start_over(tls, wide()).await;
+    let mut other = secure(&edge, &authority).await;
+    publish(&service, 1).await;
+    assert_eq!(attempts_on(&mut other).await, [1]);
+    let mut waiting = Vec::new();
+    for _ in 0..60 {
+        let mut wire = secure(&edge, &authority).await;
+        ask(&mut wire, 30_000, 200).await;
+        waiting.push(wire);
+    }
+    soon("all wait", || service.coalescer().wakeup().waiting() == 60).await;
+    for (n, wire) in waiting.into_iter().enumerate() {
+        match n % 3 {
+            0 => wire.part().await,
+            1 => drop(wire),
+            _ => wire.abort(),
+        }
+    }
+    for _ in 0..20 {
+        publish(&service, 10).await;
+    }
+    let mut received = Vec::new();
+    while received.len() < 20 {
+        let more = attempts_on(&mut other).await;
+        assert!(!more.is_empty(), "only {} of 20 came", received.len());
+        received.extend(more);
+    }
+    assert!(received.iter().all(|attempt| *attempt == 1), "{received:?}");
 }
 
 /// Requests that come while an answer with messages is on its way are looked at for a goodbye, and kept.

@@ -22,28 +22,32 @@ fn a_burst_goes_through_and_then_the_rate() {
     let now = Instant::now();
     let limiter = limiter(rate(2.0, 5), now);
     for left in (0..5).rev() {
-        let verdict = limiter.take("key", Class::Publish, 1, now).unwrap();
+        let verdict = limiter
+            .take("key", Class::Publish, Cost::new(1), now)
+            .unwrap();
         assert_eq!((verdict.is_allowed(), verdict.remaining), (true, left));
     }
-    let refused = limiter.take("key", Class::Publish, 1, now).unwrap();
+    let refused = limiter
+        .take("key", Class::Publish, Cost::new(1), now)
+        .unwrap();
     let expected = Verdict {
         retry_after: Some(SECOND / 2),
         limit: 5,
         remaining: 0,
-        reset: 5 * SECOND / 2,
+        next: SECOND / 2,
         window: 5 * SECOND / 2,
     };
     assert_eq!(refused, expected);
     let later = now + SECOND / 2;
     assert!(
         limiter
-            .take("key", Class::Publish, 1, later)
+            .take("key", Class::Publish, Cost::new(1), later)
             .unwrap()
             .is_allowed()
     );
     assert!(
         !limiter
-            .take("key", Class::Publish, 1, later)
+            .take("key", Class::Publish, Cost::new(1), later)
             .unwrap()
             .is_allowed()
     );
@@ -55,8 +59,18 @@ fn keys_and_classes_have_buckets_of_their_own() {
     let limiter = limiter(rate(1.0, 1), now);
     for key in ["one", "other"] {
         for class in Class::ALL {
-            assert!(limiter.take(key, class, 1, now).unwrap().is_allowed());
-            assert!(!limiter.take(key, class, 1, now).unwrap().is_allowed());
+            assert!(
+                limiter
+                    .take(key, class, Cost::new(1), now)
+                    .unwrap()
+                    .is_allowed()
+            );
+            assert!(
+                !limiter
+                    .take(key, class, Cost::new(1), now)
+                    .unwrap()
+                    .is_allowed()
+            );
         }
     }
 }
@@ -68,23 +82,30 @@ fn settles_go_on_and_the_next_receive_waits() {
     for _ in 0..30 {
         assert!(
             limiter
-                .charge("key", Class::Receive, 1, now)
+                .charge("key", Class::Receive, (1, Debt::Bounded), now)
                 .unwrap()
                 .is_allowed()
         );
     }
-    let receive = limiter.take("key", Class::Receive, 1, now).unwrap();
+    let receive = limiter
+        .take("key", Class::Receive, Cost::new(1), now)
+        .unwrap();
     // One bucket of debt at most, and the token itself.
     assert_eq!(receive.retry_after, Some(Duration::from_millis(1_100)));
     assert!(
         limiter
-            .take("key", Class::Publish, 1, now)
+            .take("key", Class::Publish, Cost::new(1), now)
             .unwrap()
             .is_allowed()
     );
     assert!(
         limiter
-            .take("key", Class::Receive, 1, now + Duration::from_millis(1_100))
+            .take(
+                "key",
+                Class::Receive,
+                Cost::new(1),
+                now + Duration::from_millis(1_100)
+            )
             .unwrap()
             .is_allowed()
     );
@@ -96,11 +117,13 @@ fn what_is_larger_than_a_bucket_waits_for_a_full_one_and_leaves_a_debt() {
     let limiter = limiter(rate(10.0, 10), now);
     assert!(
         limiter
-            .take("key", Class::Publish, 1_000, now)
+            .take("key", Class::Publish, Cost::new(1_000), now)
             .unwrap()
             .is_allowed()
     );
-    let next = limiter.take("key", Class::Publish, 1, now).unwrap();
+    let next = limiter
+        .take("key", Class::Publish, Cost::new(1), now)
+        .unwrap();
     assert_eq!(
         (next.retry_after, next.remaining),
         (Some(Duration::from_millis(99_100)), 0)
@@ -108,11 +131,44 @@ fn what_is_larger_than_a_bucket_waits_for_a_full_one_and_leaves_a_debt() {
 }
 
 #[test]
+fn what_was_asked_for_is_owed_in_whole() {
+    let now = Instant::now();
+    let limiter = limiter(rate(1.0, 1), now);
+    assert!(
+        limiter
+            .take("key", Class::Receive, Cost::new(1), now)
+            .unwrap()
+            .is_allowed()
+    );
+    limiter.charge("key", Class::Receive, (99, Debt::Whole), now);
+    let next = limiter
+        .take("key", Class::Receive, Cost::new(1), now)
+        .unwrap();
+    assert_eq!(next.retry_after, Some(100 * SECOND));
+}
+
+#[test]
+fn a_token_that_was_paid_before_counts_for_the_rest() {
+    let now = Instant::now();
+    let limiter = limiter(rate(1.0, 3), now);
+    let publish = |cost| limiter.take("key", Class::Publish, cost, now).unwrap();
+    assert!(publish(Cost::new(1)).is_allowed() && publish(Cost::beyond_one(10)).is_allowed());
+    // Seven more than there were are owed, and one more is wanted.
+    assert_eq!(publish(Cost::new(1)).retry_after, Some(8 * SECOND));
+}
+
+#[test]
 fn no_limit_is_no_verdict() {
     let (now, address) = (Instant::now(), IpAddr::from([127, 0, 0, 1]));
     let limiter = Limiter::new(Rates::default(), now);
-    assert_eq!(limiter.take("key", Class::Publish, u32::MAX, now), None);
-    assert_eq!(limiter.charge("key", Class::Receive, 1, now), None);
+    assert_eq!(
+        limiter.take("key", Class::Publish, Cost::new(u32::MAX), now),
+        None
+    );
+    assert_eq!(
+        limiter.charge("key", Class::Receive, (1, Debt::Bounded), now),
+        None
+    );
     assert_eq!(limiter.login_failed(address, now), None);
     assert_eq!(limiter.peek("key", Class::Publish, now), None);
 }
@@ -156,18 +212,18 @@ fn the_number_of_keys_is_bounded_and_full_buckets_go_first() {
     let now = Instant::now();
     let (buckets, rate) = (Buckets::<Arc<str>, 1>::new(SHARDS * 4, now), rate(1.0, 2));
     for n in 0..10_000 {
-        buckets.take(&*format!("key {n}"), 0, rate, 1, now);
+        buckets.take(&*format!("key {n}"), 0, rate, Cost::new(1), now);
     }
     assert_eq!(buckets.len(), SHARDS * 4);
     let later = now + 10 * SECOND;
     for n in 0..SHARDS * 40 {
-        buckets.take(&*format!("late {n}"), 0, rate, 1, later);
+        buckets.take(&*format!("late {n}"), 0, rate, Cost::new(1), later);
         assert!(buckets.len() <= SHARDS * 4);
     }
     let old = (0..10_000).filter(|n| {
         !buckets
             .peek(&*format!("key {n}"), 0, rate, later)
-            .reset
+            .next
             .is_zero()
     });
     assert_eq!(old.count(), 0);
@@ -177,10 +233,14 @@ fn the_number_of_keys_is_bounded_and_full_buckets_go_first() {
 fn a_clock_before_the_start_counts_as_the_start() {
     let now = Instant::now();
     let buckets = Buckets::<Arc<str>, 1>::new(10, now + SECOND);
-    assert!(buckets.take("key", 0, rate(1.0, 1), 1, now).is_allowed());
+    assert!(
+        buckets
+            .take("key", 0, rate(1.0, 1), Cost::new(1), now)
+            .is_allowed()
+    );
     assert!(
         !buckets
-            .take("key", 0, rate(1.0, 1), 1, now + SECOND)
+            .take("key", 0, rate(1.0, 1), Cost::new(1), now + SECOND)
             .is_allowed()
     );
 }
@@ -220,9 +280,9 @@ proptest! {
             let price = i64::from(cost) * 1_000;
             let verdict = if settles {
                 plain.tokens = (plain.tokens - price).max(-full).min(plain.tokens);
-                buckets.charge("key", 0, rate, cost, now)
+                buckets.charge("key", 0, rate, (cost, Debt::Bounded), now)
             } else {
-                let verdict = buckets.take("key", 0, rate, cost, now);
+                let verdict = buckets.take("key", 0, rate, Cost::new(cost), now);
                 let allowed = plain.tokens >= price.min(full);
                 prop_assert_eq!(verdict.is_allowed(), allowed);
                 if allowed {
@@ -234,7 +294,13 @@ proptest! {
                 verdict
             };
             prop_assert_eq!(i64::from(verdict.remaining), plain.tokens.max(0) / 1_000);
-            prop_assert_eq!(verdict.reset, Duration::from_micros((full - plain.tokens) as u64 * 100));
+            let missing = full - plain.tokens;
+            let next = match missing.min(full) % 1_000 {
+                0 if missing == 0 => 0,
+                0 => (missing - full).max(0) + 1_000,
+                part => (missing - full).max(0) + part,
+            };
+            prop_assert_eq!(verdict.next, Duration::from_micros(next as u64 * 100));
         }
     }
 }

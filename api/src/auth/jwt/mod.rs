@@ -93,6 +93,8 @@ pub struct Verified {
 pub enum Refused {
     /// It is not good now.
     Invalid,
+    /// It says itself that it is over; who would guess sends another one.
+    Expired,
     /// It may be good: nobody knows while the keys of its issuer cannot be had.
     Unavailable,
 }
@@ -168,10 +170,10 @@ impl Tokens {
                 Ok(verified.principal)
             }
             Err(reason) => {
-                let refused = if reason.is_unavailable() {
-                    Refused::Unavailable
-                } else {
-                    Refused::Invalid
+                let refused = match reason {
+                    Reason::Expired(_) => Refused::Expired,
+                    _ if reason.is_unavailable() => Refused::Unavailable,
+                    _ => Refused::Invalid,
                 };
                 let reason = reason.without_words();
                 tracing::debug!(%reason, "a token was refused");

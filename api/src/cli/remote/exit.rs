@@ -51,6 +51,7 @@ const GUARDS: &[&str] = &[
 pub(super) fn for_problem(status: u16, code: &str) -> Exit {
     match status {
         401 | 403 => Exit::NotAllowed,
+        429 if code == "too_many_failed_logins" => Exit::NotAllowed,
         404 => Exit::NotFound,
         408 | 429 | 502 | 503 | 504 | 507 => Exit::Temporary,
         409 | 412 => Exit::Refused,

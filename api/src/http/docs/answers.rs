@@ -10,6 +10,27 @@ use utoipa::openapi::link::LinkBuilder;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
+/// What is answered before the caller and its right are known, and so before its rates are.
+const BEFORE_RATES: &[u16] = &[401, 403, 405, 414, 417];
+
+const RATES: [(&str, &str); 2] = [
+    (
+        "RateLimit",
+        "Where the caller has a rate: what is left of it, and in how many seconds all of it is back",
+    ),
+    (
+        "RateLimit-Policy",
+        "Where the caller has a rate: how many requests in how many seconds",
+    ),
+];
+
+/// Headers that so many answers have that the document describes them once.
+pub(crate) fn shared_headers() -> impl Iterator<Item = (&'static str, RefOr<Header>)> {
+    RATES
+        .map(|(name, description)| (name, header(description)))
+        .into_iter()
+}
+
 impl Describe {
     /// A success.
     pub(crate) fn answer<T: ToSchema>(
@@ -149,7 +170,7 @@ pub(super) fn problem(status: u16, codes: &[Code]) -> Response {
 }
 
 /// Adds the headers that many answers have.
-pub(super) fn with_headers(answers: &mut BTreeMap<u16, Response>, repeatable: bool) {
+pub(super) fn with_headers(answers: &mut BTreeMap<u16, Response>, repeatable: bool, secured: bool) {
     for (status, answer) in answers {
         let mut add = |name: &str, description: &str| {
             answer.headers.insert(name.to_owned(), header(description));
@@ -163,6 +184,13 @@ pub(super) fn with_headers(answers: &mut BTreeMap<u16, Response>, repeatable: bo
                 "Idempotency-Replayed",
                 "`true`: the call was answered before, and nothing was done now",
             );
+        }
+        if secured && !BEFORE_RATES.contains(status) {
+            for (name, _) in RATES {
+                let place = format!("#/components/headers/{name}");
+                let known = RefOr::Ref(Ref::new(place));
+                answer.headers.insert(name.to_owned(), known);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::future::RouteFuture;
 use futures_util::FutureExt;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -40,6 +40,8 @@ pub(super) struct Server {
     pub(super) drain: Drain,
     pub(super) metrics: Arc<Metrics>,
     pub(super) stage: watch::Receiver<Stage>,
+    /// For `Strict-Transport-Security`. None over plain HTTP, where anybody could have written it.
+    pub(super) hsts: Option<HeaderValue>,
 }
 
 impl Server {
@@ -56,6 +58,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
         drain,
         metrics,
         mut stage,
+        hsts,
     } = server;
     let peer = shared.peer();
     let service = service_fn({
@@ -70,7 +73,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                 request.extensions_mut().insert(Connection(shared.clone()));
                 Call::Routed(router.clone().call(request))
             };
-            answer(call, shared.clone(), drain.clone())
+            answer(call, shared.clone(), drain.clone(), hsts.clone())
         }
     });
     let mut builder = http1::Builder::new();
@@ -96,6 +99,9 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                     End::Served(result) => {
                         if let Err(error) = result {
                             ended_in_error = error.is_parse();
+                            if error.is_parse_too_large() {
+                                metrics.limited(Limit::HeaderSize);
+                            }
                             tracing::debug!(%error, "a connection ended early");
                         }
                         break Last::Whole;
@@ -212,6 +218,7 @@ async fn answer(
     call: Call,
     shared: Arc<Shared>,
     drain: Drain,
+    hsts: Option<HeaderValue>,
 ) -> Result<Response<Outbound>, Infallible> {
     let mut answer = match call {
         Call::Refused(refusal) => refusal,
@@ -221,6 +228,10 @@ async fn answer(
         answer
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(hsts) = hsts {
+        let headers = answer.headers_mut();
+        headers.insert(STRICT_TRANSPORT_SECURITY, hsts);
     }
     if !answer.status().is_success() {
         shared.give_back();

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tls::Tls;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use turn_away::TurnAway;
 
@@ -116,6 +116,7 @@ impl Edge {
                 drain,
                 metrics,
                 stage: seen,
+                hsts: tls.as_ref().and_then(|tls| tls.hsts()),
             },
             tls,
             places: places.clone(),
@@ -173,16 +174,21 @@ impl Accepting {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match self.places.clone().try_acquire_owned() {
-                    Ok(place) => self.serve(stream, peer, place),
-                    Err(_) => self.turn_away(stream, &turned_away),
-                },
+                Ok((stream, peer)) => self.accepted(stream, peer, &turned_away),
                 Err(error) => self.failed(&error).await,
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+    fn accepted(&self, stream: TcpStream, peer: SocketAddr, turned_away: &TurnAway) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            // With TLS nothing can be said before a handshake, which is what there is no room for.
+            match self.tls {
+                None => turned_away.answer(stream, &self.server.metrics),
+                Some(_) => self.server.metrics.limited(Limit::Connections),
+            }
+            return;
+        };
         prepare(&stream, &self.server.bounds);
         let shared = Arc::new(Shared::new(peer));
         let server = self.server.clone();
@@ -198,14 +204,6 @@ impl Accepting {
                 drop(place);
             }),
         };
-    }
-
-    fn turn_away(&self, stream: TcpStream, turned_away: &TurnAway) {
-        self.server.metrics.limited(Limit::Connections);
-        // With TLS nothing could be said before a handshake, which is what there is no room for.
-        if self.tls.is_none() {
-            turned_away.answer(stream);
-        }
     }
 
     /// A connection that broke before it was accepted is no event; a lack of descriptors or memory is worth a pause, since

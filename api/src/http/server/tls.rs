@@ -7,9 +7,12 @@
 
 use super::pem::{self, PairError};
 use crate::config::tls::{HalfAPair, TlsSettings};
-use parking_lot::RwLock;
+use http::HeaderValue;
+use parking_lot::{Mutex, RwLock};
 use quita_storage::clock;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -37,6 +40,8 @@ pub struct Tls {
     cert: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<ServerConfig>>,
+    reading: Mutex<()>,
+    hsts: Option<HeaderValue>,
 }
 
 impl Tls {
@@ -46,16 +51,21 @@ impl Tls {
             return Ok(None);
         };
         let pair = pem::read(cert, key, clock::wall())?;
+        warn_about(key);
         Ok(Some(Self {
             cert: cert.to_owned(),
             key: key.to_owned(),
             current: RwLock::new(server_config(pair.key)?),
+            reading: Mutex::new(()),
+            hsts: hsts(settings.tls_hsts_seconds),
         }))
     }
 
     /// Reads the pair again, for connections to come; the log says how it went. After a failure the one before stays.
     /// Sessions cannot be resumed over it: a client that comes again sees the new certificate.
     pub fn reload(&self) {
+        // Whoever asks last also reads last.
+        let _one = self.reading.lock();
         match self.read_again() {
             Ok(not_after) => {
                 tracing::info!(certificate = %self.cert.display(), %not_after, "the TLS certificate was read again");
@@ -71,11 +81,30 @@ impl Tls {
         self.current.read().clone()
     }
 
+    /// What every answer over TLS says about TLS (RFC 6797), if anything.
+    pub(super) fn hsts(&self) -> Option<HeaderValue> {
+        self.hsts.clone()
+    }
+
     fn read_again(&self) -> Result<jiff::Timestamp, TlsError> {
         let pair = pem::read(&self.cert, &self.key, clock::wall())?;
         *self.current.write() = server_config(pair.key)?;
         Ok(pair.not_after)
     }
+}
+
+/// Whoever reads the key is this server to every client.
+fn warn_about(key: &Path) {
+    let mode = fs::metadata(key).map_or(0, |found| found.permissions().mode());
+    if mode & 0o044 != 0 {
+        let mode = format!("{:03o}", mode & 0o777);
+        tracing::warn!(key = %key.display(), mode, "the TLS key can be read by others than its owner: mode 400 is enough");
+    }
+}
+
+fn hsts(seconds: u64) -> Option<HeaderValue> {
+    let said = (seconds > 0).then(|| format!("max-age={seconds}"))?;
+    HeaderValue::try_from(said).ok()
 }
 
 fn server_config(key: CertifiedKey) -> Result<Arc<ServerConfig>, rustls::Error> {
@@ -91,7 +120,6 @@ fn server_config(key: CertifiedKey) -> Result<Arc<ServerConfig>, rustls::Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_failed_reload_leaves_what_was_there() {
@@ -106,6 +134,7 @@ mod tests {
         let settings = TlsSettings {
             tls_cert: Some(cert.clone()),
             tls_key: Some(key.clone()),
+            ..TlsSettings::default()
         };
         let tls = Tls::load(&settings).unwrap().unwrap();
         let first = tls.current();

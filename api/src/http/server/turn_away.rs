@@ -1,5 +1,11 @@
-//! Connections over the cap: answered once and closed, by a bounded number of tasks.
+//! Connections that are no use to the HTTP library: answered once and closed. Those over the cap by a bounded number of tasks.
 
+use crate::http::edge::refuse_at_edge;
+use crate::http::problem::{Code, Problem};
+use crate::limit::Limit;
+use crate::metrics::Metrics;
+use axum::body::to_bytes;
+use axum::response::Response;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,19 +16,6 @@ use tokio::sync::Semaphore;
 const AT_ONCE: usize = 128;
 /// A client that has not read its answer by then will not.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// The answer as it goes over the wire.
-const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-content-type: application/problem+json\r\n\
-x-content-type-options: nosniff\r\n\
-cache-control: no-store\r\n\
-content-security-policy: default-src 'none'; frame-ancestors 'none'\r\n\
-retry-after: 1\r\n\
-connection: close\r\n\
-content-length: 250\r\n\r\n\
-{\"type\":\"/problems/overloaded\",\"title\":\"Overloaded\",\"status\":503,\
-\"detail\":\"Too many connections are open.\",\"code\":\"overloaded\",\"retryable\":true,\"effect\":\"none\",\
-\"hint\":\"Repeat after the time in Retry-After, and use few connections for many requests.\"}";
 
 pub(super) struct TurnAway {
     places: Arc<Semaphore>,
@@ -37,25 +30,49 @@ impl Default for TurnAway {
 }
 
 impl TurnAway {
-    /// Sends the answer and closes.
-    pub(super) fn answer(&self, stream: TcpStream) {
+    /// Says that there are too many, and closes.
+    pub(super) fn answer(&self, stream: TcpStream, metrics: &Metrics) {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
+            metrics.limited(Limit::Connections);
             return;
         };
+        let problem = Problem::new(Code::Overloaded, "Too many connections are open.");
+        let answer = refuse_at_edge(problem.by(Limit::Connections), metrics);
         tokio::spawn(async move {
-            tell(stream, ANSWER).await;
+            tell(stream, answer).await;
             drop(place);
         });
     }
 }
 
 /// Sends an answer to whatever was asked, to a client that takes it soon.
-pub(super) async fn tell(mut stream: TcpStream, answer: &[u8]) {
+pub(super) async fn tell(mut stream: TcpStream, answer: Response) {
+    let answer = written(answer).await;
     let told = async {
-        stream.write_all(answer).await?;
+        stream.write_all(&answer).await?;
         linger(&mut stream).await
     };
     let _ = tokio::time::timeout(PATIENCE, told).await;
+}
+
+/// The last answer of a connection, as it goes over the wire.
+async fn written(answer: Response) -> Vec<u8> {
+    let (head, body) = answer.into_parts();
+    // Problems are built whole: nothing of them can be missing or late.
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let mut out = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        out.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    out.extend(
+        format!(
+            "connection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .bytes(),
+    );
+    out.extend(body);
+    out
 }
 
 /// Says that nothing more will come and takes what the client still sends until it closes. Closing at once with bytes
@@ -68,20 +85,24 @@ pub(super) async fn linger(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::ANSWER;
+mod tests {
+    use super::*;
 
-    /// The body of an answer, which must be as long as its head says.
-    pub(in super::super) fn whole_problem(answer: &[u8]) -> serde_json::Value {
-        let text = std::str::from_utf8(answer).unwrap();
+    #[tokio::test]
+    async fn what_goes_over_the_wire_is_a_whole_answer() {
+        let metrics = Metrics::default();
+        let answer = refuse_at_edge(Problem::from(Code::Overloaded), &metrics);
+        let text = String::from_utf8(written(answer).await).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let length = format!("content-length: {}", body.len());
-        assert!(head.contains(&length), "{}", body.len());
-        serde_json::from_str(body).unwrap()
-    }
-
-    #[test]
-    fn the_answer_is_a_whole_problem() {
-        assert_eq!(whole_problem(ANSWER)["code"], "overloaded");
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+        for line in [
+            "connection: close",
+            "retry-after: 1",
+            &format!("content-length: {}", body.len()),
+        ] {
+            assert!(head.lines().any(|l| l == line), "{line} in {head}");
+        }
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["code"], "overloaded");
     }
 }

@@ -18,6 +18,19 @@ pub(crate) fn part<T: PartialSchema>() -> Value {
     serde_json::to_value(T::schema()).unwrap_or_default()
 }
 
+/// A right on every queue; or on one, or on those whose names begin so, each of at most 80 letters.
+fn scope_forms() -> Vec<Value> {
+    let form = |pattern: String, most: usize| json!({"type": "string", "pattern": pattern, "maxLength": most});
+    let mut forms = vec![form("^(admin|(audit|keys)(:[*])?)$".to_owned(), 7)];
+    for rights in ["publish|consume|payload|redrive|discard", "manage", "read"] {
+        let length = rights.find('|').unwrap_or(rights.len());
+        let name = "[A-Za-z0-9]([.]?[A-Za-z0-9_-])*[.]?";
+        forms.push(form(format!("^({rights})(:{name})?$"), length + 81));
+        forms.push(form(format!("^({rights}):({name})?[*]$"), length + 82));
+    }
+    forms
+}
+
 macro_rules! values {
     ($($(#[doc = $doc:literal])+ $name:ident = $schema:tt;)+) => {
         $(
@@ -70,7 +83,7 @@ values! {
     KeyFilter = {"type": "string", "maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["order-4711"]};
     /// The id that a message was published with. At most 128 bytes.
     RequestIdFilter = {"type": "string", "maxLength": 128, "examples": ["order-4711"]};
-    /// One line of at most 64 bytes.
+    /// One line of at most 128 bytes.
     WorkerName = {"type": "string", "maxLength": 128, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["billing-7"]};
     /// One line of at most 256 bytes.
     Line = {"type": "string", "maxLength": 256, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$", "examples": ["mailer in production"]};
@@ -92,9 +105,7 @@ values! {
         "additionalProperties": {"type": "string", "maxLength": 1024, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"},
         "examples": [{"trace": "4bf92f35"}]};
     /// What a key may do: `right`, `right:queue` or `right:prefix*`.
-    ScopeText = {"type": "string", "maxLength": 89,
-        "pattern": "^(admin|(audit|keys)(:[*])?|(publish|consume|read|payload|manage|redrive|discard)(:([*]|[A-Za-z0-9]([.]?[A-Za-z0-9_-])*[.]?[*]?))?)$",
-        "examples": ["publish:mail-*"]};
+    ScopeText = {"anyOf": scope_forms()};
     /// Why a message is dead.
     DeadReason = {"type": "string", "enum": ["max_attempts", "permanent_failure", "lease_expired", "release_limit", "expired", "operator"]};
     /// Why a message is dead, in the words of the deliveries.
@@ -126,7 +137,7 @@ values! {
     /// Entries of a page.
     PageSize = {"type": "integer", "minimum": 1, "maximum": 500, "examples": [50]};
     /// A place in a listing, as a page before named it. Opaque.
-    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": ["AQ"]};
+    PageToken = {"type": "string", "maxLength": 256, "pattern": "^[A-Za-z0-9_-]+$", "examples": [crate::http::paging::example()]};
     /// A number of attempts or redrives.
     Counter = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000, "examples": [5]};
 }
@@ -134,6 +145,7 @@ values! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Scopes;
     use crate::http::extract::is_queue_name;
     use crate::http::operator;
     use regex::Regex;
@@ -154,6 +166,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_length_in_words_is_the_one_that_is_checked() {
+        let said = Regex::new(r"(?:at most|1 to) ([0-9,]+) bytes").unwrap();
+        let mut found = 0;
+        for (name, json) in ALL {
+            let json = json();
+            let words = json["description"].as_str().unwrap();
+            let most = json["maxLength"].as_u64();
+            let (Some(length), Some(most)) = (said.captures(words), most) else {
+                continue;
+            };
+            found += 1;
+            assert_eq!(length[1].replace(',', ""), most.to_string(), "{name}");
+        }
+        assert!(found >= 6, "{found}");
     }
 
     #[test]
@@ -197,6 +226,56 @@ mod tests {
                 justified,
                 "{text:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_patterns_of_scopes_are_the_rule() {
+        let forms = scope_forms();
+        let long = |right: &str, letters: usize, end: &str| {
+            format!("{right}:{}{end}", "q".repeat(letters))
+        };
+        let mut texts: Vec<String> = [
+            "admin",
+            "admin:a",
+            "admin:*",
+            "audit",
+            "audit:*",
+            "keys",
+            "keys:a",
+            "read",
+            "read:",
+            "read:*",
+            "read:a",
+            "read:a*",
+            "read:.a",
+            "read:a..b",
+            "read:a..*",
+            "read:a.*",
+            "read:a.",
+            "read:*a",
+            "read:a b",
+            "reed",
+            "publish:mail-*",
+            "manage:A_",
+            "",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        for right in ["read", "manage", "discard"] {
+            texts.extend([
+                long(right, 80, ""),
+                long(right, 80, "*"),
+                long(right, 81, ""),
+                long(right, 81, "*"),
+            ]);
+        }
+        for text in texts {
+            let described = forms.iter().any(|form| {
+                let most = form["maxLength"].as_u64().unwrap() as usize;
+                text.len() <= most && pattern(form).is_match(&text)
+            });
+            assert_eq!(described, Scopes::from_entries([&*text]).is_ok(), "{text}");
         }
     }
 }

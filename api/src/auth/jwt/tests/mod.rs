@@ -257,7 +257,7 @@ async fn a_good_token_is_remembered_until_it_ends() {
             .authenticate(text.as_bytes(), later(start, 630))
             .await
             .unwrap_err(),
-        Refused::Invalid
+        Refused::Expired
     );
     assert_eq!(tokens.remembered(), 0);
 }
