@@ -88,6 +88,7 @@ async fn measure(ground: &Ground, caller: Caller, length: Duration) -> Outcome<M
             settings.extend(["--jwt-issuers", file.to_str().ok_or("a path without text")?]);
         }
     }
+    ground.settle()?;
     let quita = Quita::start_with(&ground.program, &ground.directory, None, &settings).await?;
     quita.create(QUEUE).await?;
     let token;

@@ -46,6 +46,7 @@ pub(crate) struct Fresh {
 
 impl Ground {
     pub(crate) async fn start(&self, store: Store) -> Outcome<Fresh> {
+        self.settle()?;
         let database = match store {
             Store::Sqlite => None,
             Store::Postgres => Some(postgres::database().await?),
@@ -57,6 +58,12 @@ impl Ground {
             store,
             database,
         })
+    }
+
+    /// Commits what was removed before. A file system that discards freed blocks does so at its next commit, and that would be
+    /// the first one that is measured.
+    pub(crate) fn settle(&self) -> Outcome<()> {
+        Ok(std::fs::File::open(&self.directory)?.sync_all()?)
     }
 
     /// Another server on the same database.

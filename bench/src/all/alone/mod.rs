@@ -55,6 +55,7 @@ pub(super) async fn insert(
     messages: i64,
     length: Duration,
 ) -> Outcome<Vec<Figure>> {
+    ground.settle()?;
     let commits = match store {
         Store::Sqlite => {
             let directory = ground.directory.clone();
