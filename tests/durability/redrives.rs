@@ -114,7 +114,8 @@ async fn each_message_is_on_one_side(arguments: &[&str], kills: u32) {
     let mut server = Process::start(folder.path(), &arguments);
     let mut client = Client::new(server.address, &key);
     fill(&mut client, "charges", MESSAGES).await;
-    let rate = json!(MESSAGES as f64 / 20.0);
+    // Slow enough to be killed so often also where a start takes a second.
+    let rate = json!(MESSAGES as f64 / 100.0);
     let selection = select(&mut client, "charges").await;
     let id = start(&mut client, &selection, rate).await;
     let mut killed = 0;
