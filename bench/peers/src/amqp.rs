@@ -1,4 +1,4 @@
-//! RabbitMQ over AMQP: a quorum queue, publisher confirms, manual acks.
+//! `RabbitMQ` over AMQP: a quorum queue, publisher confirms, manual acks.
 //!
 //! AMQP has no answer to an ack: it is sent, and whether the broker took it is not known. That makes its lifecycle cheaper than
 //! that of queues whose acks are answered.

@@ -1,4 +1,4 @@
-//! NATS JetStream: a work queue in files, publishes that wait for their ack, explicit acks that are confirmed.
+//! NATS `JetStream`: a work queue in files, publishes that wait for their ack, explicit acks that are confirmed.
 
 use crate::message;
 use crate::workload::{Client, Peer, Role};
@@ -14,7 +14,7 @@ const CONNECTIONS: usize = 4;
 /// Messages that a consumer asks for at once.
 const PREFETCH: usize = 16;
 const CONSUMER: &str = "workers";
-const ACK_WAIT: Duration = Duration::from_secs(60);
+const ACK_WAIT: Duration = Duration::from_mins(1);
 
 pub struct Nats {
     contexts: Vec<Context>,
