@@ -51,9 +51,9 @@ impl Facts {
     /// Everything was taken.
     pub(crate) fn ready(mut self) -> Self {
         self.events.sort_by_key(|e| e.t);
+        clock::narrow(&mut self);
         join::join(&mut self);
         windows::find(&mut self);
-        clock::narrow(&mut self);
         self
     }
 
@@ -176,6 +176,7 @@ impl Facts {
                 receipt: handed.receipt.0,
                 t_inv: op.t_inv,
                 t_ret: op.t_ret,
+                begun: (op.t_inv, op.t_ret),
                 granted: (op.t_inv, op.t_ret),
                 attempt: handed.attempt,
                 max_attempts: handed.max_attempts,
