@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 /// The lines of a file.
 pub(crate) struct Lines {
-    from: BufReader<Box<dyn Read>>,
+    from: BufReader<Box<dyn Read + Send>>,
     unpacker: Option<Child>,
     hash: Sha256,
     text: Vec<u8>,
@@ -48,7 +48,7 @@ impl Lines {
         Ok(lines)
     }
 
-    fn of(from: Box<dyn Read>) -> Self {
+    fn of(from: Box<dyn Read + Send>) -> Self {
         Self {
             from: BufReader::new(from),
             unpacker: None,

@@ -8,6 +8,8 @@ use crate::history::{Args, Class, Kind, Line, Lines, Op, Sample};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
 
 /// Reasons of dead letters, numbered from 1.
 pub(crate) const REASONS: [&str; 6] = [
@@ -19,17 +21,33 @@ pub(crate) const REASONS: [&str; 6] = [
     "operator",
 ];
 
-/// Reads a history.
+/// Lines that are handed over at once.
+const BATCH: usize = 1_000;
+
+/// Reads a history: one thread takes the lines apart, this one makes records of them.
 ///
 /// # Errors
 /// When the file cannot be read, or a line of it is none.
 pub(crate) fn read(path: &Path) -> io::Result<Facts> {
     let mut lines = Lines::open(path)?;
+    let (to_records, batches) = mpsc::sync_channel::<Vec<Line>>(8);
     let mut facts = Facts::default();
-    for line in lines.by_ref() {
-        facts.add(line?);
-    }
-    facts.sha256 = lines.sha256();
+    facts.sha256 = thread::scope(|threads| {
+        let reader = threads.spawn(move || -> io::Result<String> {
+            loop {
+                let batch: io::Result<Vec<Line>> = lines.by_ref().take(BATCH).collect();
+                let batch = batch?;
+                if batch.is_empty() || to_records.send(batch).is_err() {
+                    return Ok(lines.sha256());
+                }
+            }
+        });
+        for batch in batches {
+            batch.into_iter().for_each(|line| facts.add(line));
+        }
+        let end = reader.join();
+        end.unwrap_or_else(|_| Err(io::Error::other("the reader of the history panicked")))
+    })?;
     if facts.header.store.is_empty() {
         return Err(io::Error::other("the history has no header"));
     }
