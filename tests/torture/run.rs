@@ -25,8 +25,8 @@ const DRAIN_DELAY: Duration = Duration::from_millis(500);
 /// From SIGTERM to the exit, at most.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Does what the arguments say; whether every promise was kept.
-pub(crate) async fn run(args: &Args) -> Result<bool, String> {
+/// Does what the arguments say; answers where the history is.
+pub(crate) async fn run(args: &Args) -> Result<PathBuf, String> {
     let seed = args.seed.unwrap_or_else(any_seed);
     let folder = home(args, seed)?;
     let file = folder.join("history.jsonl");
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &Args) -> Result<bool, String> {
     watching.abort();
     scan_logs(&cluster, &history, &[key, PLANTED.to_owned()]);
     history.finish().map_err(|e| e.to_string())?;
-    done.map(|()| true)
+    done.map(|()| file)
 }
 
 async fn torture(
@@ -73,7 +73,7 @@ async fn torture(
         until: Instant::now() + args.length(),
         seed,
     };
-    let faults = nemesis::run(cluster, history, plan).await?;
+    nemesis::run(cluster, history, plan).await?;
     load.end();
     let ended = async { while clients.join_next().await.is_some() {} };
     let ended = tokio::time::timeout(LAST_CALLS, ended).await;
@@ -85,9 +85,6 @@ async fn torture(
         ..Event::default()
     });
     load.settle_up().await?;
-    for (kind, count) in faults {
-        println!("{count:>5} {kind}");
-    }
     for replica in &cluster.replicas {
         let stopped = replica.stop(STOP).await;
         stopped.ok_or(format!("replica {} does not stop", replica.index))?;

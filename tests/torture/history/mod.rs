@@ -179,7 +179,8 @@ pub(crate) enum Class {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fault {
-    /// What: `kill`, `term`, `pause`, `power_cut`, `proxy_reset`, … A kind that begins with `store_clock` moves the store's own clock.
+    /// What: `kill`, `term`, `rolling_restart`, `pause`, `power_cut`, `disk_full`, `proxy_reset`, … `fsync_error` begins when
+    /// a sync has surely failed, `clock…` are wrong clocks of servers, `store_clock…` moves the store's own.
     pub(crate) kind: String,
     /// Whom: `replica 1`, `postgres`, `clients of 0`, …
     pub(crate) target: String,
