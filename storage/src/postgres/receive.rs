@@ -107,6 +107,8 @@ enum Found {
 }
 
 struct Taken {
+    /// When the statement handed it out.
+    at: Millis,
     /// Place among the slots of the statement, from 1.
     slot: i32,
     place: Millis,
@@ -140,13 +142,13 @@ impl Postgres {
                 break;
             }
             let round = self.round(&mut held, &groups, &open, together, now).await;
-            let (round_at, found) = round.map_err(|error| super::after_a_part(error, committed))?;
+            let found = round.map_err(|error| super::after_a_part(error, committed))?;
             committed = true;
-            *at = round_at;
             let mut odd = BTreeMap::new();
             let mut again = Vec::new();
-            for (index, found) in open.iter().copied().zip(found) {
+            for (index, (found_at, found)) in open.iter().copied().zip(found) {
                 let group = &mut groups[index];
+                *at = found_at.max(*at);
                 match found {
                     Found::Stale | Found::Paused => {
                         for (place, _) in &group.receives {
@@ -170,9 +172,9 @@ impl Postgres {
                                 .map(|(_, r)| r.lease_ms)
                                 .min()
                                 .unwrap_or_default();
-                            stir.add_due(round_at.saturating_add(shortest));
+                            stir.add_due(found_at.saturating_add(shortest));
                         }
-                        group.deal(taken, round_at);
+                        group.deal(taken);
                         if !not_handed_out.is_empty() {
                             again.push(index);
                             odd.extend(
@@ -209,7 +211,7 @@ impl Postgres {
         open: &[usize],
         together: bool,
         now: Now,
-    ) -> Result<(Millis, Vec<Found>)> {
+    ) -> Result<Vec<(Millis, Found)>> {
         loop {
             let (connection, mark) = held.begin(&self.options).await?;
             let result =
@@ -235,23 +237,21 @@ impl Postgres {
         open: &[usize],
         together: bool,
         now: Now,
-    ) -> Result<(Millis, Vec<Found>), Fault> {
-        let mut now = now;
+    ) -> Result<Vec<(Millis, Found)>, Fault> {
         if together {
-            now = Some(begin_marked(connection, mark, now).await?);
+            begin_marked(connection, mark, now).await?;
         }
         let mut all = Vec::with_capacity(open.len());
-        let mut at = now.unwrap_or_default();
         for index in open {
+            // Each statement reads the clock itself: it sees what others committed since the transaction began, and a lease
+            // must not begin before its message was there.
             let group = &groups[*index];
-            let (done_at, found) = self.scan(connection, mark, group, now, together).await?;
-            at = done_at;
-            all.push(found);
+            all.push(self.scan(connection, mark, group, now, together).await?);
         }
         if together {
             commit(connection).await?;
         }
-        Ok((at, all))
+        Ok(all)
     }
 
     /// A bounded scan, followed by a full one when it came back short. The second one finds nothing of the first: those rows
@@ -370,7 +370,7 @@ impl Postgres {
 
 impl Group<'_> {
     /// Gives the messages to the receives whose slots they took.
-    fn deal(&mut self, mut taken: Vec<Taken>, now: Millis) {
+    fn deal(&mut self, mut taken: Vec<Taken>) {
         taken.sort_by_key(|taken| taken.slot);
         let mut slots = Vec::new();
         for (receive, left) in self.left.iter().enumerate() {
@@ -382,13 +382,13 @@ impl Group<'_> {
             };
             self.left[receive] -= 1;
             let (_, request) = self.receives[receive];
-            self.dealt[receive].push(taken.hand_over(request, now));
+            self.dealt[receive].push(taken.hand_over(request));
         }
     }
 }
 
 impl Taken {
-    fn hand_over(self, receive: &Receive, now: Millis) -> Delivery {
+    fn hand_over(self, receive: &Receive) -> Delivery {
         let policy = &receive.queue.policy;
         let expires_at = self.row.envelope.expires_at;
         let mut message = Message {
@@ -403,8 +403,8 @@ impl Taken {
         let bounds = rules::bounds(&message, policy);
         message.life.fence += 1;
         message.place = Place::Leased(Lease {
-            leased_at: now,
-            expires_at: now.saturating_add(receive.lease_ms),
+            leased_at: self.at,
+            expires_at: self.at.saturating_add(receive.lease_ms),
             available_at: self.place,
             bounds,
             worker: receive.worker.clone(),
@@ -532,7 +532,7 @@ async fn try_scan(
         };
         places.push((rank(message.envelope.priority), place));
         if is_taken {
-            taken.push(read(row, place, message)?);
+            taken.push(read(row, at, place, message)?);
         } else if !plain {
             odd.push(seq);
         }
@@ -540,7 +540,7 @@ async fn try_scan(
     Ok((at, Found::Rows { taken, odd, places }))
 }
 
-fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
+fn read(row: &PgRow, at: Millis, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
     let life = Life {
         fence: row.try_get(8)?,
         attempts: row.try_get(9)?,
@@ -550,6 +550,7 @@ fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, 
     };
     let payload: &[u8] = row.try_get(13 + MESSAGE_COLUMNS)?;
     Ok(Taken {
+        at,
         slot: row.try_get(6)?,
         place,
         life,
