@@ -40,6 +40,7 @@ impl Clocks {
             ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+            ("FAKETIME_DISABLE_SHM", "1".to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec()

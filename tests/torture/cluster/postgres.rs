@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 /// Longer than a start takes, with the repair after a crash.
 const START: Duration = Duration::from_secs(30);
 
-/// Name of the database, and of its owner.
-pub(crate) const DATABASE: &str = "quita";
+/// Name of the database, and of the role that owns it and is nothing more.
+const DATABASE: &str = "quita";
+
+/// The superuser, who does what administrators do.
+const ADMIN: &str = "admin";
 
 /// A server of our own.
 pub(crate) struct Postgres {
@@ -36,9 +39,13 @@ impl Postgres {
     pub(crate) async fn create(folder: &Path, settings: &str, log: &Path) -> Result<Self, String> {
         let made = Self::initialise(folder, settings, log)?;
         made.start().await?;
-        made.execute_in("postgres", &format!("CREATE DATABASE {DATABASE}"))
-            .await
-            .map_err(|e| e.to_string())?;
+        for sql in [
+            "CREATE ROLE quita LOGIN",
+            "CREATE DATABASE quita OWNER quita",
+        ] {
+            let done = made.execute(sql).await;
+            done.map_err(|e| e.to_string())?;
+        }
         Ok(made)
     }
 
@@ -55,7 +62,7 @@ impl Postgres {
             process: Mutex::new(None),
         };
         let mut initdb = made.tool("initdb");
-        initdb.args(["-U", DATABASE, "-A", "trust", "-E", "UTF8", "--locale=C"]);
+        initdb.args(["-U", ADMIN, "-A", "trust", "-E", "UTF8", "--locale=C"]);
         initdb.args(["--no-sync", "-D"]).arg(&made.data);
         run(&mut initdb)?;
         let common = "listen_addresses = '127.0.0.1'\nmax_connections = 200\nshared_buffers = 64MB\n\
@@ -132,26 +139,19 @@ impl Postgres {
     }
 
     async fn answers(&self) -> bool {
-        let connecting = self.connect("postgres");
+        let connecting = self.connect();
         let connected = tokio::time::timeout(Duration::from_secs(2), connecting).await;
         matches!(connected, Ok(Ok(_)))
     }
 
-    async fn connect(&self, database: &str) -> sqlx::Result<PgConnection> {
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
         let port = self.port;
-        PgConnection::connect(&format!(
-            "postgres://{DATABASE}@127.0.0.1:{port}/{database}"
-        ))
-        .await
+        PgConnection::connect(&format!("postgres://{ADMIN}@127.0.0.1:{port}/postgres")).await
     }
 
-    /// Runs statements in quita's database.
+    /// Does what an administrator does.
     pub(crate) async fn execute(&self, sql: &str) -> sqlx::Result<()> {
-        self.execute_in(DATABASE, sql).await
-    }
-
-    async fn execute_in(&self, database: &str, sql: &str) -> sqlx::Result<()> {
-        let mut connection = self.connect(database).await?;
+        let mut connection = self.connect().await?;
         let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
         statement.execute(&mut connection).await?;
         connection.close().await
@@ -190,7 +190,7 @@ impl Postgres {
 
     /// Process ids of the backends that serve quita.
     pub(crate) async fn backends(&self) -> sqlx::Result<Vec<i32>> {
-        let mut connection = self.connect("postgres").await?;
+        let mut connection = self.connect().await?;
         let rows =
             sqlx::query("SELECT pid FROM pg_stat_activity WHERE datname = 'quita' ORDER BY pid")
                 .fetch_all(&mut connection)

@@ -137,12 +137,12 @@ impl Producer {
                 let size = Size::draw(&mut self.chance);
                 let draft = self.draft(queue, size);
                 let storm = draft.request_id.is_some() && self.chance.random_ratio(3, 10);
-                if storm {
-                    self.publish_at_once(&draft).await;
+                let answered = if storm {
+                    self.publish_at_once(&draft).await
                 } else {
-                    self.publish(&draft).await;
-                }
-                self.remember(draft);
+                    self.publish(&draft).await
+                };
+                self.remember(draft, answered);
             }
         }
     }
@@ -181,9 +181,12 @@ impl Producer {
         }
     }
 
-    fn remember(&mut self, draft: Draft) {
+    /// Keeps it for repeats; for those at the very end only if it was answered, since they must make nothing new.
+    fn remember(&mut self, draft: Draft, answered: bool) {
         if draft.request_id.is_some() && draft.text.len() < 4_096 {
-            self.load.repeatable(&draft);
+            if answered {
+                self.load.repeatable(&draft);
+            }
             self.earlier.push_back(draft);
             if self.earlier.len() > REMEMBERED {
                 self.earlier.pop_front();
@@ -191,29 +194,34 @@ impl Producer {
         }
     }
 
-    /// Publishes, and again under the same id while nobody knows what came of it.
-    async fn publish(&mut self, draft: &Draft) {
+    /// Publishes, and again under the same id while nobody knows what came of it; whether it was answered in the end.
+    async fn publish(&mut self, draft: &Draft) -> bool {
         for _ in 0..3 {
             let server = self.chance.random_range(0..self.load.servers());
             let done = self.sessions[0].ask(server, draft.ask()).await;
             self.load.told(&done);
             let again = done.unknown() && draft.request_id.is_some();
             if !again || self.load.is_over() || self.chance.random_ratio(3, 10) {
-                break;
+                return done.ok();
             }
             self.load.pause(Duration::from_millis(100)).await;
         }
+        false
     }
 
-    async fn publish_at_once(&mut self, draft: &Draft) {
+    /// Publishes many times at once; whether one of them was answered.
+    async fn publish_at_once(&mut self, draft: &Draft) -> bool {
         let copies = self.chance.random_range(2..=COPIES);
         let first = self.chance.random_range(0..COPIES);
         let servers = self.load.servers();
         let sessions = self.sessions.iter_mut().enumerate().take(copies);
         let asked = sessions.map(|(n, session)| session.ask((first + n) % servers, draft.ask()));
+        let mut answered = false;
         for done in join_all(asked).await {
             self.load.told(&done);
+            answered |= done.ok();
         }
+        answered
     }
 
     async fn publish_batch(&mut self) {
@@ -227,6 +235,6 @@ impl Producer {
         let server = self.chance.random_range(0..self.load.servers());
         let done: Done = self.sessions[0].ask(server, batch(&drafts)).await;
         self.load.told(&done);
-        self.remember(drafts.swap_remove(0));
+        self.remember(drafts.swap_remove(0), done.ok());
     }
 }

@@ -39,6 +39,16 @@ pub(super) fn kinds() -> Vec<Kind> {
             run: |cluster, chance| Box::pin(restart(cluster, chance, Signal::QUIT)),
         },
         Kind {
+            name: "database_read_only",
+            fits,
+            run: |cluster, chance| Box::pin(read_only(cluster, chance)),
+        },
+        Kind {
+            name: "connection_limit",
+            fits,
+            run: |cluster, chance| Box::pin(few_connections(cluster, chance)),
+        },
+        Kind {
             name: "postmaster_kill",
             fits,
             run: |cluster, chance| Box::pin(restart(cluster, chance, Signal::KILL)),
@@ -96,4 +106,38 @@ async fn restart(
         "postgres",
         format!("ready after {} ms", took.as_millis()),
     ))
+}
+
+/// As a standby is, or a server whose disk runs full: it answers, and takes no writes.
+async fn read_only(cluster: Arc<Cluster>, chance: StdRng) -> Result<Injected, String> {
+    let on = "ALTER ROLE quita SET default_transaction_read_only = on";
+    let off = "ALTER ROLE quita RESET default_transaction_read_only";
+    for_a_while(&cluster, chance, on, off).await
+}
+
+/// Somebody else has nearly all connections.
+async fn few_connections(cluster: Arc<Cluster>, chance: StdRng) -> Result<Injected, String> {
+    let on = "ALTER ROLE quita CONNECTION LIMIT 2";
+    let off = "ALTER ROLE quita CONNECTION LIMIT -1";
+    for_a_while(&cluster, chance, on, off).await
+}
+
+/// Changes something that counts for new sessions, ends the present ones, and changes it back.
+async fn for_a_while(
+    cluster: &Cluster,
+    mut chance: StdRng,
+    on: &str,
+    off: &str,
+) -> Result<Injected, String> {
+    let postgres = postgres(cluster)?;
+    let time = chance.random_range(2_000..4_000);
+    let end_sessions =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'quita'";
+    let run = async |sql: &str| postgres.execute(sql).await.map_err(|e| e.to_string());
+    run(on).await?;
+    run(end_sessions).await?;
+    tokio::time::sleep(Duration::from_millis(time)).await;
+    run(off).await?;
+    run(end_sessions).await?;
+    Ok(Injected::of("postgres", format!("{time} ms")))
 }

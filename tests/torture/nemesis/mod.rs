@@ -1,6 +1,7 @@
 //! Faults: which there are, when they happen, and that each is undone.
 
 mod clock;
+mod crowd;
 mod database;
 mod disk;
 mod network;
@@ -61,6 +62,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
         database::kinds(),
         disk::kinds(),
         clock::kinds(),
+        crowd::kinds(),
     ];
     families.into_iter().flatten().collect()
 }
