@@ -382,9 +382,19 @@ impl Group<'_> {
             };
             self.left[receive] -= 1;
             let (_, request) = self.receives[receive];
-            self.dealt[receive].push(taken.hand_over(request));
+            add(&mut self.dealt[receive], taken.hand_over(request));
         }
     }
+}
+
+/// Adds a delivery to an answer. Where looking again took longer than the lease of what was found first, the same message may
+/// come twice: only its latest delivery is good for anything.
+fn add(answer: &mut Vec<Delivery>, delivery: Delivery) {
+    if delivery.message.life.fence > 1 {
+        let id = delivery.message.envelope.id;
+        answer.retain(|earlier| earlier.message.envelope.id != id);
+    }
+    answer.push(delivery);
 }
 
 impl Taken {
@@ -558,4 +568,52 @@ fn read(row: &PgRow, at: Millis, place: Millis, message: rows::MessageRow) -> Re
         payload: Bytes::copy_from_slice(payload),
         last_failure: rows::delivered(row, 14 + MESSAGE_COLUMNS)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Envelope, MessageId};
+
+    fn delivery(counter: u16, fence: i32) -> Delivery {
+        let envelope = Envelope {
+            id: MessageId::new(2_000_000_000_000, 1, counter),
+            queue: QueueUid(1),
+            created_at: 0,
+            first_available_at: 0,
+            priority: 4,
+            request_id: None,
+            key: None,
+            expires_at: None,
+            max_attempts: None,
+            backoff: None,
+            headers: None,
+        };
+        let life = Life {
+            fence,
+            ..Life::default()
+        };
+        Delivery {
+            message: Message {
+                envelope: Arc::new(envelope),
+                life,
+                place: Place::Ready { available_at: 0 },
+                completion: None,
+                expires_at: None,
+            },
+            max_attempts: 5,
+            payload: Bytes::new(),
+            last_failure: None,
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_message_once_and_its_latest_delivery() {
+        let mut answer = Vec::new();
+        for (counter, fence) in [(1, 1), (2, 1), (1, 4), (3, 2)] {
+            add(&mut answer, delivery(counter, fence));
+        }
+        let fences: Vec<i32> = answer.iter().map(|d| d.message.life.fence).collect();
+        assert_eq!(fences, [1, 4, 2]);
+    }
 }

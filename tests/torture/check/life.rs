@@ -90,7 +90,7 @@ fn not_before_its_backoff(facts: &Facts, a: Index, b: Index, tallies: &mut Talli
     let Some((s, wait_ms)) = failed.filter(|_| first.redrives == second.redrives) else {
         return;
     };
-    if may_be_hurried(facts, second) {
+    if may_be_hurried(facts, second) || !second.is_surely_after(first) {
         return;
     }
     let ready: Nanos = s.t_inv + wait_ms * MILLI;

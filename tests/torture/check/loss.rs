@@ -64,9 +64,12 @@ pub(super) fn judge(facts: &Facts, tallies: &mut Tallies) {
         let Some(first) = facts.entries_of(message).find(|e| !e.by_key) else {
             continue;
         };
-        let missing = shown
-            .get(&message)
-            .map_or(passes.len(), |s| passes.len() - s.len());
+        let of = || facts.entries_of(message).filter(|e| !e.by_key);
+        let told = of().map(|e| e.t_ret).min().unwrap_or(first.t_ret);
+        // A repeat at the end may make a message that no listing can have.
+        let due = passes.iter().filter(|(_, time)| time.0 > told);
+        let has = |pass: &Pass| shown.get(&message).is_some_and(|s| s.contains(pass));
+        let missing = due.filter(|(pass, _)| !has(pass)).count();
         if missing == 0 || may_be_gone(facts, message) {
             tallies.of(1).kept(1);
             continue;

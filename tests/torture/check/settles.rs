@@ -62,7 +62,8 @@ struct Case<'a> {
     s: &'a Settle,
     /// Settle of the same delivery that surely took effect before.
     earlier: Option<&'a Settle>,
-    /// A settle or extend of the same delivery whose effect nobody knows, or that ran at the same time.
+    /// A settle or extend of the same delivery whose effect nobody knows, or that ran at the same time; a delivery that
+    /// may have been granted before or after this one.
     doubt: bool,
     /// A later delivery that was surely granted before.
     next: Option<Index>,
@@ -81,6 +82,9 @@ impl<'a> Case<'a> {
                 || o.said == Said::Remembered && o.t_inv < s.t_ret
                 || changes && o.t_inv < s.t_ret && o.t_ret >= s.t_inv
         });
+        // In which order two were granted that were on their way at once, nobody knows.
+        let of_message = || facts.deliveries_of(d.message).filter(|o| o.n != d.n);
+        let at_once = of_message().any(|o| !o.is_surely_after(d) && !d.is_surely_after(o));
         let after = (s.delivery + 1..facts.deliveries.len() as Index)
             .take_while(|at| facts.deliveries[*at as usize].message == d.message);
         let next = after
@@ -91,7 +95,7 @@ impl<'a> Case<'a> {
             facts,
             s,
             earlier,
-            doubt,
+            doubt: doubt || at_once,
             next,
             strict: policy.is_some_and(|p| p.late_ack == LateAck::Strict),
         }
@@ -159,9 +163,8 @@ impl<'a> Case<'a> {
     /// The delivery surely has the message during the whole settle.
     fn surely_held(&self, delivery: Index) -> bool {
         let d = &self.facts.deliveries[delivery as usize];
-        let later = self.facts.deliveries.get(delivery as usize + 1);
-        let superseded =
-            later.is_some_and(|l| l.message == d.message && l.granted.0 <= self.s.t_ret);
+        let mut others = self.facts.deliveries_of(d.message).filter(|o| o.n != d.n);
+        let superseded = others.any(|o| o.granted.0 <= self.s.t_ret && !d.is_surely_after(o));
         !superseded
             && d.t_ret <= self.s.t_inv
             && runs_out_from(self.facts, delivery, self.s.t_ret) > self.s.t_ret + EPSILON

@@ -1,9 +1,9 @@
-//! When a delivery was granted, as exactly as can be known.
+//! When a lease began, as exactly as can be known.
 //!
 //! A client knows that its receive was granted between call and answer; a receive that waits makes that long. But the
 //! answer also says when the lease began on the store's clock. Every delivery bounds how far that clock is from ours,
 //! `leased_at − t_ret ≤ offset ≤ leased_at − t_inv`; where one offset satisfies all of them, it tells each moment to a few
-//! milliseconds. Where none does (somebody moved a clock, or a server took the time from a wrong one), nothing is made of it.
+//! milliseconds. It is granted then or later: a store may take the time before it waits for a row. Where none does (somebody moved a clock, or a server took the time from a wrong one), nothing is made of it.
 
 use super::{EPSILON, Facts};
 use crate::history::{MILLI, Nanos};
@@ -11,7 +11,7 @@ use crate::history::{MILLI, Nanos};
 /// With fewer deliveries than this the offset is too loose to be worth its risk.
 const ENOUGH: usize = 20;
 
-/// Narrows what is known of every grant.
+/// Narrows what is known of every lease.
 pub(crate) fn narrow(facts: &mut Facts) {
     let stepped = facts
         .faults
@@ -36,6 +36,7 @@ pub(crate) fn narrow(facts: &mut Facts) {
         let begin = store(d.leased_at_ms) - high - epsilon;
         let end = store(d.leased_at_ms + 1) - low + epsilon;
         let keep = |moment: i128| moment.clamp(ours(d.t_inv), ours(d.t_ret)) as Nanos;
-        d.granted = (keep(begin), keep(end));
+        d.begun = (keep(begin), keep(end));
+        d.granted.0 = d.begun.0;
     }
 }

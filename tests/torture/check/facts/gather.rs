@@ -2,7 +2,7 @@
 
 use super::{
     Decision, Delivery, Entry, Facts, Index, NEVER, NONE, Page, Place, Receive, Said, Seen, Settle,
-    clock, join, windows,
+    clock, join, repeats, windows,
 };
 use crate::history::{Args, Class, Kind, Line, Lines, Op, Sample};
 use std::collections::HashSet;
@@ -51,9 +51,10 @@ impl Facts {
     /// Everything was taken.
     pub(crate) fn ready(mut self) -> Self {
         self.events.sort_by_key(|e| e.t);
-        join::join(&mut self);
-        windows::find(&mut self);
         clock::narrow(&mut self);
+        join::join(&mut self);
+        repeats::own_work(&mut self);
+        windows::find(&mut self);
         self
     }
 
@@ -176,6 +177,7 @@ impl Facts {
                 receipt: handed.receipt.0,
                 t_inv: op.t_inv,
                 t_ret: op.t_ret,
+                begun: (op.t_inv, op.t_ret),
                 granted: (op.t_inv, op.t_ret),
                 attempt: handed.attempt,
                 max_attempts: handed.max_attempts,

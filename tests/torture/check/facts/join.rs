@@ -1,6 +1,6 @@
 //! Which records belong to which message and delivery.
 
-use super::{Facts, Index, NONE};
+use super::{Delivery, Facts, Index, NONE};
 use std::collections::HashMap;
 
 /// Members of numbered groups, in one allocation.
@@ -42,9 +42,10 @@ impl Groups {
 
 /// Sorts the records and joins them.
 pub(crate) fn join(facts: &mut Facts) {
-    facts
-        .deliveries
-        .sort_by_key(|d| (d.message, d.leased_at_ms, d.t_ret, d.n));
+    facts.deliveries.sort_by_key(|d| (d.message, d.t_ret, d.n));
+    for of_one in facts.deliveries.chunk_by_mut(|a, b| a.message == b.message) {
+        put_in_order(of_one);
+    }
     facts.receives.sort_by_key(|r| (r.queue, r.t_inv, r.n));
     facts.settles.sort_by_key(|s| (s.t_inv, s.n));
     let holders: HashMap<u64, Index> = facts
@@ -73,6 +74,22 @@ pub(crate) fn join(facts: &mut Facts) {
         .map(|(at, e)| (e.sha, at as Index))
         .collect();
     facts.by_digest.sort_unstable();
+}
+
+/// Two answers that were on their way at once may have been granted in either order; their attempts say in which. That
+/// is no excuse for a server that counts them wrongly: in the other order they would be wrong as well.
+fn put_in_order(deliveries: &mut [Delivery]) {
+    for end in 1..deliveries.len() {
+        let mut at = end;
+        while at > 0 {
+            let (a, b) = (&deliveries[at - 1], &deliveries[at]);
+            if b.is_surely_after(a) || (a.redrives, a.attempt) <= (b.redrives, b.attempt) {
+                break;
+            }
+            deliveries.swap(at - 1, at);
+            at -= 1;
+        }
+    }
 }
 
 #[cfg(test)]

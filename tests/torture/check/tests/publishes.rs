@@ -42,6 +42,15 @@ fn a_message_that_one_server_does_not_list_is_lost() {
 }
 
 #[test]
+fn what_was_published_after_the_listing_is_not_in_it() {
+    let mut s = Story::new();
+    s.listing(9_000, 0, &[]);
+    s.publish(9_005, "a");
+    s.publish(9_900, "b");
+    s.holds(1);
+}
+
+#[test]
 fn an_ack_that_was_settled_already_by_nobody_hides_no_loss() {
     let mut s = Story::new();
     s.publish(0, "a");
