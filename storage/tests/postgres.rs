@@ -6,12 +6,12 @@
 use bytes::Bytes;
 use quita_storage::audit::AuditQuery;
 use quita_storage::backend::{
-    Answer, Backend, Batch, Call, Expect, Keep, Operation, Publish, Published, Receive, Received,
-    RequestId, Settle, SettleOutcome,
+    Answer, Backend, Batch, Call, Delivery, Expect, Keep, Operation, Publish, Published, Receive,
+    Received, RequestId, Settle, SettleOutcome,
 };
 use quita_storage::dead_letters::SelectionId;
 use quita_storage::error::StoreError;
-use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
+use quita_storage::model::{Failure, MessageId, Place, Policy, Queue, QueueUid};
 use quita_storage::redrives::{BulkAction, RedriveId, RedrivePlan, RedriveState};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use quita_tests::postgres::{Database, database};
@@ -856,4 +856,83 @@ async fn life_spans_end_without_a_dead_lock() {
     println!("{expired} life spans ended, no dead-lock");
     drop(connection);
     database.drop().await;
+}
+
+/// A receive from two queues is held up in the first one; what is published to the second one meanwhile is handed out too, and
+/// its lease does not begin before it was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_begins_when_its_message_is_there_however_long_the_receive_was_held_up() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 2).await;
+    let slow = queue(&stores[0], "slow", Policy::default()).await;
+    let quick = queue(&stores[0], "quick", Policy::default()).await;
+    let mut holder = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let mut watcher = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let mut held_up = false;
+    // Counters have a row per minute: where one ends in between, nothing is held up, and it has to be tried again.
+    for _ in 0..3 {
+        // The first one makes the row of the counter that the second one is held up at.
+        publish(&stores[0], &slow, 2).await;
+        let first = stores[0].apply(&receive(&slow, 1, 60_000), None).await;
+        assert_eq!(deliveries(first.unwrap().receives).len(), 1);
+        let sql = format!(
+            "BEGIN; SELECT FROM counter WHERE uid = {} FOR UPDATE",
+            slow.uid.0
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut holder)
+            .await
+            .unwrap();
+        let mut both = receive(&slow, 1, 60_000);
+        both.receives.extend(receive(&quick, 1, 60_000).receives);
+        let store = Arc::clone(&stores[0]);
+        let receiving = tokio::spawn(async move { store.apply(&both, None).await });
+        while !held_up && !receiving.is_finished() {
+            let waits =
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+                AND wait_event_type = 'Lock')";
+            held_up = sqlx::query_scalar(waits)
+                .fetch_one(&mut watcher)
+                .await
+                .unwrap();
+        }
+        publish(&stores[1], &quick, 1).await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        let received = deliveries(receiving.await.unwrap().unwrap().receives);
+        let late = received
+            .iter()
+            .find(|d| d.message.envelope.queue == quick.uid);
+        if let (true, Some(late)) = (held_up, late) {
+            let Place::Leased(lease) = &late.message.place else {
+                panic!("{late:?}");
+            };
+            let published = late.message.envelope.created_at;
+            assert!(lease.leased_at >= published, "{published} {lease:?}");
+            assert_eq!(lease.expires_at, lease.leased_at + 60_000);
+            break;
+        }
+    }
+    assert!(held_up, "no receive was held up");
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+async fn publish(store: &Store, queue: &Arc<Queue>, count: u64) {
+    let batch = Batch {
+        publishes: (0..count).map(|n| message(queue, None, n)).collect(),
+        ..Batch::default()
+    };
+    store.apply(&batch, None).await.unwrap();
+}
+
+fn deliveries(received: Vec<Received>) -> Vec<Delivery> {
+    let messages = received.into_iter().map(|received| match received {
+        Received::Messages(messages) => messages,
+        other => panic!("{other:?}"),
+    });
+    messages.flatten().collect()
 }

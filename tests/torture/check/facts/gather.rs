@@ -2,7 +2,7 @@
 
 use super::{
     Decision, Delivery, Entry, Facts, Index, NEVER, NONE, Page, Place, Receive, Said, Seen, Settle,
-    clock, join, windows,
+    clock, join, repeats, windows,
 };
 use crate::history::{Args, Class, Kind, Line, Lines, Op, Sample};
 use std::collections::HashSet;
@@ -71,6 +71,7 @@ impl Facts {
         self.events.sort_by_key(|e| e.t);
         clock::narrow(&mut self);
         join::join(&mut self);
+        repeats::own_work(&mut self);
         windows::find(&mut self);
         self
     }

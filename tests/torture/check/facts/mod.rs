@@ -9,6 +9,7 @@ pub(crate) mod gather;
 pub(crate) mod join;
 pub(crate) mod names;
 pub(crate) mod records;
+mod repeats;
 pub(crate) mod windows;
 
 use crate::history::{Class, Digest, Event, Fault, Header, Kind, Nanos, Op, Sample};

@@ -181,3 +181,15 @@ fn a_forged_receipt_is_refused() {
     s.ack(200, "forged").args.forged = true;
     s.breaks(14);
 }
+
+#[test]
+fn a_server_whose_connection_was_cut_may_find_its_own_work_done() {
+    let mut s = Story::new();
+    s.publish(0, "a");
+    s.receive(100, &[("a", 1)]);
+    let op = s.settle(200, Kind::Ack, "a/1", "already_settled");
+    op.body.end = "acked".into();
+    s.breaks(9);
+    s.fault("database_reset", 150, 400);
+    s.holds(9);
+}
