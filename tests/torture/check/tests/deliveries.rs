@@ -294,7 +294,7 @@ fn a_nack_with_a_delay_waits_for_that() {
     s.publish(0, "a");
     s.receive(100, &[("a", 1)]);
     with(s.settle(200, Kind::Nack, "a/1", "retry_scheduled"), |a| {
-        a.delay_ms = Some(3_000)
+        a.delay_ms = Some(3_000);
     });
     s.receive(3_100, &[("a", 2)]);
     s.breaks(18);
