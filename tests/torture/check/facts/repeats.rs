@@ -2,7 +2,7 @@
 //! its own work done. To its client, who asked once, it says `already_settled`.
 
 use super::{Facts, Said, Settle};
-use crate::history::{Fault, Kind};
+use crate::history::Fault;
 
 /// Faults that cut connections to the store.
 const CUTS: [&str; 5] = [
@@ -13,7 +13,7 @@ const CUTS: [&str; 5] = [
     "power_cut",
 ];
 
-/// Takes such an answer for what the first try would have been answered: an ack for an ack, others for nothing known.
+/// Takes such an answer for none: that it took effect is known, but not what the first try would have said of it.
 pub(super) fn own_work(facts: &mut Facts) {
     let cut =
         |fault: &Fault| !fault.skipped && CUTS.iter().any(|kind| fault.kind.starts_with(kind));
@@ -26,11 +26,7 @@ pub(super) fn own_work(facts: &mut Facts) {
         })
         .collect();
     for at in repeated {
-        let s = &mut facts.settles[at];
-        s.said = match s.kind {
-            Kind::Ack if s.end_acked => Said::Acked,
-            _ => Said::Unknown,
-        };
+        facts.settles[at].said = Said::Unknown;
     }
 }
 
