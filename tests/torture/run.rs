@@ -5,7 +5,7 @@ use crate::cluster::replica::Setup;
 use crate::cluster::{Cluster, Store, scan_logs, watch};
 use crate::drive::payload::PLANTED;
 use crate::drive::{Load, queues};
-use crate::history::{Event, Happened, Header, History};
+use crate::history::{Event, Fault, Happened, Header, History};
 use crate::nemesis::{self, Plan};
 use quita_api::auth::ApiKey;
 use std::path::{Path, PathBuf};
@@ -85,11 +85,31 @@ async fn torture(
         ..Event::default()
     });
     load.settle_up().await?;
+    tell_clocks(cluster, history);
     for replica in &cluster.replicas {
         let stopped = replica.stop(STOP).await;
         stopped.ok_or(format!("replica {} does not stop", replica.index))?;
     }
     Ok(())
+}
+
+/// Servers whose clocks were wrong all the time.
+fn tell_clocks(cluster: &Cluster, history: &History) {
+    let (Some(_), Ok(clocks)) = (&cluster.postgres, &cluster.clocks) else {
+        return;
+    };
+    for replica in &cluster.replicas {
+        let off = clocks.offset(replica.index);
+        if off != 0 {
+            history.fault(Fault {
+                kind: "clock_offset".to_owned(),
+                target: format!("replica {}", replica.index),
+                t_end: history.now(),
+                detail: format!("{off:+} seconds"),
+                ..Fault::default()
+            });
+        }
+    }
 }
 
 fn header(args: &Args, seed: u64, quita: &Path) -> Result<Header, String> {
