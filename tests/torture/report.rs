@@ -118,6 +118,16 @@ impl Report {
         text
     }
 
+    /// What the figures of the last line leave out as well.
+    fn broken(&self) -> String {
+        let all = (1..=PROMISES.len() as u8).filter(|n| self.judgement.broken(*n) > 0);
+        let numbers: Vec<String> = all.map(|n| n.to_string()).collect();
+        match numbers[..] {
+            [] => "every promise that could be judged holds".to_owned(),
+            _ => format!("BROKEN: {}", numbers.join(", ")),
+        }
+    }
+
     /// The figures that have to be 0, in one line.
     fn last_line(&self) -> String {
         let j = &self.judgement;
@@ -166,6 +176,7 @@ impl Display for Report {
             self.duplicates()
         )?;
         writeln!(f, "promises\n{}", self.verdicts())?;
+        writeln!(f, "{}", self.broken())?;
         writeln!(f, "{}", self.last_line())
     }
 }
@@ -214,6 +225,7 @@ mod tests {
         assert!(report(&[Happened::LogRead]).holds());
         let broken = report(&[Happened::Panicked]);
         assert!(!broken.holds());
+        assert!(broken.to_string().contains("BROKEN: 29\n"));
         assert!(
             broken
                 .to_string()
