@@ -18,8 +18,9 @@ const DRIP: Duration = Duration::from_secs(1);
 /// Receive buffer of a client that does not read, in bytes: the smallest, since the kernel must not read for it.
 const SMALL_BUFFER: u32 = 2304;
 
-/// How often it is looked whether the server still has a connection.
-const LOOK: Duration = Duration::from_millis(25);
+/// How often it is looked whether the server still has a connection. A look reads a link for each, some milliseconds in all,
+/// which the ordinary callers would notice if it came often.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How a client is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
