@@ -56,11 +56,6 @@ impl History {
         moment.saturating_duration_since(self.began).as_nanos() as Nanos
     }
 
-    /// Operations so far.
-    pub(crate) fn operations(&self) -> u64 {
-        self.operations.load(Ordering::Relaxed)
-    }
-
     /// Writes an operation that has ended, and numbers it.
     pub(crate) fn record(&self, mut op: Op) {
         op.n = self.operations.fetch_add(1, Ordering::Relaxed) + 1;
