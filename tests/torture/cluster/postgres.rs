@@ -176,10 +176,16 @@ impl Postgres {
         Err("the standby receives nothing".to_owned())
     }
 
-    /// Makes a standby the server.
+    /// Makes a standby the server. It may be starting anew, if its receiver was killed.
     pub(crate) async fn promote(&self) -> Result<(), String> {
-        let promoted = self.execute("SELECT pg_promote()").await;
-        promoted.map_err(|e| e.to_string())
+        let began = Instant::now();
+        while let Err(why) = self.execute("SELECT pg_promote()").await {
+            if began.elapsed() > START {
+                return Err(format!("the standby is not promoted: {why}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// Waits until it takes connections again.

@@ -38,7 +38,6 @@ async fn failover(cluster: Arc<Cluster>) -> Result<Injected, String> {
         }
     }
     signal(Signal::KILL)?;
-    standby.until_ready().await?;
     standby.promote().await?;
     let detail = format!("the standby was {} ms behind", BEHIND.as_millis());
     Ok(Injected::of("postgres", detail))
