@@ -70,7 +70,9 @@ pub(super) async fn migrate(options: &PgConnectOptions) -> Result<()> {
 /// With a hint where a statement that this session prepared is another session's: a pooler stands in between.
 fn explained(error: sqlx::Error) -> StoreError {
     const TAKEN_OR_MISSING: [&str; 2] = ["42P05", "26000"];
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     if code.is_some_and(|code| TAKEN_OR_MISSING.contains(&code.as_ref())) {
         return StoreError::unavailable(format!(
             "{error}; something between this server and PostgreSQL hands sessions around, as PgBouncer does in transaction \
