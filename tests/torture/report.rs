@@ -123,6 +123,16 @@ impl Report {
         text
     }
 
+    /// What the figures of the last line leave out as well.
+    fn broken(&self) -> String {
+        let all = (1..=PROMISES.len() as u8).filter(|n| self.judgement.broken(*n) > 0);
+        let numbers: Vec<String> = all.map(|n| n.to_string()).collect();
+        match numbers[..] {
+            [] => "every promise that could be judged holds".to_owned(),
+            _ => format!("BROKEN: {}", numbers.join(", ")),
+        }
+    }
+
     /// The figures that have to be 0, in one line.
     fn last_line(&self) -> String {
         let j = &self.judgement;
@@ -171,6 +181,71 @@ impl Display for Report {
             self.duplicates()
         )?;
         writeln!(f, "promises\n{}", self.verdicts())?;
+        writeln!(f, "{}", self.broken())?;
         writeln!(f, "{}", self.last_line())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Event, Fault, Happened, Header, History};
+
+    fn report(events: &[Happened]) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        let header = Header {
+            seed: 7,
+            store: "sqlite".into(),
+            ..Header::default()
+        };
+        let history = History::create(&path, header).unwrap();
+        history.fault(Fault {
+            kind: "clock".into(),
+            detail: "no faketime".into(),
+            skipped: true,
+            ..Fault::default()
+        });
+        for kind in events {
+            history.event(Event {
+                kind: *kind,
+                ..Event::default()
+            });
+        }
+        history.finish().unwrap();
+        Report::of(&path).unwrap()
+    }
+
+    #[test]
+    fn the_last_line_has_the_figures_and_a_missing_tool_is_told() {
+        let text = report(&[Happened::LogRead]).to_string();
+        assert!(text.contains("1 SKIPPED (no faketime)"), "{text}");
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("torture: seed 7 · 0 operations · 0 faults · lost 0"));
+        assert!(last.ends_with("5xx outside faults 0 · panics 0"), "{last}");
+    }
+
+    #[test]
+    fn one_broken_promise_is_enough() {
+        assert!(report(&[Happened::LogRead]).holds());
+        let broken = report(&[Happened::Panicked]);
+        assert!(!broken.holds());
+        assert!(broken.to_string().contains("BROKEN: 29\n"));
+        assert!(
+            broken
+                .to_string()
+                .lines()
+                .last()
+                .unwrap()
+                .ends_with("panics 1")
+        );
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_no_history() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.jsonl");
+        std::fs::write(&path, "").unwrap();
+        assert!(Report::of(&path).is_err());
     }
 }

@@ -70,9 +70,11 @@ fn never_less(facts: &Facts, tallies: &mut Tallies) {
         ended.sort_unstable_by_key(|op| op.t_ret);
         let mut ended = ended.into_iter().peekable();
         let mut most: Option<(Totals, u64)> = None;
+        let mut last: Option<&Op> = None;
         for op in ops {
             while let Some(earlier) = ended.next_if(|e| e.t_ret < op.t_inv) {
                 let totals = earlier.body.totals.unwrap_or_default();
+                last = Some(earlier);
                 most = Some(most.map_or((totals, earlier.n), |(m, _)| {
                     (larger(&m, &totals), earlier.n)
                 }));
@@ -89,8 +91,29 @@ fn never_less(facts: &Facts, tallies: &mut Tallies) {
                     op.queue, op.n
                 )
             });
+            if let Some(last) = last {
+                only_purges_purge(facts, last, op, tallies);
+            }
         }
     }
+}
+
+/// 21: what is answered after a purge is none of it, so between two purges nothing counts as purged.
+fn only_purges_purge(facts: &Facts, earlier: &Op, op: &Op, tallies: &mut Tallies) {
+    let queue = facts.queues.find(&op.queue).unwrap_or(NONE);
+    let purged = |op: &Op| op.body.totals.map(|t| t.purged);
+    let same = purged(earlier) == purged(op);
+    let kept = same || facts.may_be_purged(queue, earlier.t_inv, op.t_ret);
+    tallies.of(21).check(kept, || {
+        format!(
+            "{}: purged went from {:?} in {} to {:?} in {} without a purge",
+            op.queue,
+            purged(earlier),
+            earlier.n,
+            purged(op),
+            op.n
+        )
+    });
 }
 
 fn larger(a: &Totals, b: &Totals) -> Totals {

@@ -23,8 +23,7 @@ fn acked<'a>(
 ) {
     let ends = |s: &&Settle| match s.said {
         Said::Acked | Said::AckedSuperseded => true,
-        Said::Already => s.end_acked,
-        _ => false,
+        _ => s.end_acked,
     };
     let Some(first) = settles.filter(ends).min_by_key(|s| s.t_ret) else {
         return;

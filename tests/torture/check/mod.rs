@@ -25,7 +25,7 @@
 //! | late ack taken from the present holder | 8 | as for the fence, and the holder's own settle fails |
 //! | receive committed asynchronously | 7, 15, 24 | after a crash of the store a second grant within the lease, or the same attempt again |
 //! | coalesced duplicates share one answer | 4 | two `deduplicated: false` for one request id |
-//! | purge through a stale queue cache | 1, 17 | an id that was answered after the purge is nowhere, or one from before it is handed out |
+//! | purge through a stale queue cache | 1, 17, 21 | an id that was answered after the purge is nowhere, one from before it is handed out, or purged grows without a purge |
 
 pub(crate) mod facts;
 pub(crate) mod verdict;

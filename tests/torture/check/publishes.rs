@@ -198,9 +198,10 @@ fn one_message(facts: &Facts, entries: &[&Entry], by_key: bool, tallies: &mut Ta
         return;
     };
     let word = || {
-        let (what, word) = match by_key {
-            true => ("key", first.key),
-            false => ("request id", first.request),
+        let (what, word) = if by_key {
+            ("key", first.key)
+        } else {
+            ("request id", first.request)
         };
         format!(
             "{what} {} in {}",
@@ -259,13 +260,17 @@ fn one_message(facts: &Facts, entries: &[&Entry], by_key: bool, tallies: &mut Ta
 
 /// Whether the first message may have been gone for a whole window when the other publish came.
 fn freed(facts: &Facts, first: &Entry, other: &Entry, by_key: bool) -> bool {
-    let (first, other) = match first.t_inv <= other.t_inv {
-        true => (first, other),
-        false => (other, first),
+    let (first, other) = if first.t_inv <= other.t_inv {
+        (first, other)
+    } else {
+        (other, first)
     };
-    let window = facts.policy(first.queue).and_then(|p| match by_key {
-        true => p.key_retention_ms,
-        false => Some(p.dedupe_window_ms),
+    let window = facts.policy(first.queue).and_then(|p| {
+        if by_key {
+            p.key_retention_ms
+        } else {
+            Some(p.dedupe_window_ms)
+        }
     });
     let Some(window) = window else {
         return false;

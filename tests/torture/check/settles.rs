@@ -78,8 +78,7 @@ impl<'a> Case<'a> {
         let earlier = others().filter(before).find(|o| o.said.ended());
         let doubt = others().any(|o| {
             let changes = o.said.ended() || o.said == Said::Extended;
-            o.said == Said::Unknown && o.t_inv < s.t_ret
-                || o.said == Said::Remembered && o.t_inv < s.t_ret
+            matches!(o.said, Said::Unknown | Said::Remembered) && o.t_inv < s.t_ret
                 || changes && o.t_inv < s.t_ret && o.t_ret >= s.t_inv
         });
         // In which order two were granted that were on their way at once, nobody knows.

@@ -74,6 +74,10 @@ pub(crate) struct Header {
 /// One call of a client. Never repeated inside.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the member is called so in the file"
+)]
 pub(crate) struct Op {
     /// Number of the operation; [`History::record`] gives it.
     pub(crate) n: u64,

@@ -83,10 +83,11 @@ impl Lines {
     /// A packed file that ends early is an error, not a short history.
     fn unpacked(&mut self) -> io::Result<()> {
         match self.unpacker.take() {
-            Some(mut child) => match child.wait()?.success() {
-                true => Ok(()),
-                false => Err(io::Error::other("the history could not be unpacked")),
-            },
+            Some(mut child) => {
+                let unpacked = child.wait()?.success();
+                let error = || io::Error::other("the history could not be unpacked");
+                unpacked.then_some(()).ok_or_else(error)
+            }
             None => Ok(()),
         }
     }

@@ -128,9 +128,12 @@ fn delivered(facts: &Facts, known: &mut [Known]) {
     }
 }
 
+/// What was asked, and which calls are one.
+type Call = (Kind, (bool, u64));
+
 /// Operators' calls; with one request id they are one.
 fn decided(facts: &Facts, known: &mut [Known]) {
-    let mut calls: HashMap<(Kind, (bool, u64)), (Index, Nanos, Nanos)> = HashMap::new();
+    let mut calls: HashMap<Call, (Index, Nanos, Nanos)> = HashMap::new();
     for d in facts.decisions.iter().filter(|d| d.class != Class::Fail) {
         let Some(k) = known.get_mut(d.queue as usize) else {
             continue;

@@ -43,7 +43,9 @@ pub(crate) fn read(path: &Path) -> io::Result<Facts> {
             }
         });
         for batch in batches {
-            batch.into_iter().for_each(|line| facts.add(line));
+            for line in batch {
+                facts.add(line);
+            }
         }
         let end = reader.join();
         end.unwrap_or_else(|_| Err(io::Error::other("the reader of the history panicked")))

@@ -14,7 +14,8 @@ const CUTS: [&str; 6] = [
     "power_cut",
 ];
 
-/// Takes such an answer for none: that it took effect is known, but not what the first try would have said of it.
+/// Takes such an answer for one that says nothing: it may have ended the delivery, or have come after its end. That the
+/// message is gone it says all the same ([`Settle::end_acked`]).
 pub(super) fn own_work(facts: &mut Facts) {
     let cut =
         |fault: &Fault| !fault.skipped && CUTS.iter().any(|kind| fault.kind.starts_with(kind));

@@ -294,7 +294,7 @@ fn a_nack_with_a_delay_waits_for_that() {
     s.publish(0, "a");
     s.receive(100, &[("a", 1)]);
     with(s.settle(200, Kind::Nack, "a/1", "retry_scheduled"), |a| {
-        a.delay_ms = Some(3_000)
+        a.delay_ms = Some(3_000);
     });
     s.receive(3_100, &[("a", 2)]);
     s.breaks(18);
@@ -315,43 +315,4 @@ fn what_is_ready_does_not_wait_while_somebody_asks() {
     let mut s = story(20_000);
     s.lost_receive(15_000);
     assert_eq!(s.judge().broken(23), 0, "it may have been with that one");
-}
-
-/// Receives from 100 to 3,000 whose answers tell when their leases began.
-fn at_once(leases: [(u64, u32); 2]) -> Story {
-    let mut s = Story::new();
-    s.publish(0, "a");
-    for (at, attempt) in leases {
-        let op = s.receive(at, &[("a", attempt)]);
-        (op.t_inv, op.t_ret) = (100_000_000, 3_000_000_000 + u64::from(attempt));
-    }
-    s
-}
-
-#[test]
-fn of_two_answers_that_were_on_their_way_at_once_either_may_be_the_first() {
-    at_once([(2_900, 2), (200, 1)]).holds(15);
-    at_once([(200, 2), (2_900, 1)]).holds(15);
-    assert_eq!(at_once([(2_900, 2), (200, 1)]).judge().broken(7), 0);
-}
-
-#[test]
-fn in_no_order_is_the_same_attempt_right_twice() {
-    at_once([(200, 1), (2_900, 1)]).breaks(15);
-}
-
-#[test]
-fn a_waiting_receive_is_judged_by_when_its_lease_began() {
-    let mut s = Story::new();
-    for n in 0..30 {
-        let id = format!("m{n}");
-        s.publish(n, &id);
-        s.receive(50 + n, &[(&id, 1)]);
-        s.ack(100 + n, &format!("{id}/1"));
-    }
-    s.holds(10);
-    // It waited since before the ack, and its lease began long after it.
-    let op = s.receive(3_000, &[("m0", 2)]);
-    op.t_inv = 60_000_000;
-    s.breaks(10);
 }

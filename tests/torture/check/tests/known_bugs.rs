@@ -202,3 +202,19 @@ fn a_purge_through_a_stale_cache() {
     s.listing(9_000, 0, &[]);
     s.breaks(1);
 }
+
+#[test]
+fn a_stale_cache_that_a_later_purge_hides() {
+    let mut s = Story::new();
+    s.decide(0, Kind::Purge, "").body.moved = Some(0);
+    let totals = |accepted, purged| Totals {
+        accepted,
+        purged,
+        ..Totals::default()
+    };
+    s.stats(50, Counts::default(), totals(0, 0));
+    s.publish(100, "a");
+    s.stats(200, Counts::default(), totals(1, 1));
+    s.decide(300, Kind::Purge, "").body.moved = Some(0);
+    s.breaks(21);
+}

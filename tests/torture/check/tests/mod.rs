@@ -7,3 +7,4 @@ mod publishes;
 mod servers;
 mod settles;
 mod story;
+mod waiting;

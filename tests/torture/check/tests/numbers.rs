@@ -15,8 +15,8 @@ fn gauges(ready: i64, leased: i64, dead: i64) -> Counts {
 fn totals(accepted: i64, delivered: i64, acked: i64) -> Totals {
     Totals {
         accepted,
-        delivered,
         acked,
+        delivered,
         ..Totals::default()
     }
 }
