@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Folder for histories, logs and data; PostgreSQL's user must be able to reach it
     #[arg(long, default_value = "/tmp/quita-torture")]
     pub(crate) out: PathBuf,
+    /// Runs with a name, several with commas, `all` for all of them; each says what has to come out
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) scenario: Vec<String>,
     /// No load: the verdict on this history
     #[arg(long)]
     pub(crate) recheck: Option<PathBuf>,

@@ -30,6 +30,11 @@ impl Report {
         self.judgement.holds()
     }
 
+    /// Messages that were lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.judgement.broken(1)
+    }
+
     fn operations(&self) -> String {
         let counts = &self.facts.counts;
         let mut text = String::new();

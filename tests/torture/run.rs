@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::cluster::replica::Setup;
-use crate::cluster::{Cluster, Store, scan_logs, watch};
+use crate::cluster::{Cluster, Store, Twist, scan_logs, watch};
 use crate::drive::payload::PLANTED;
 use crate::drive::{Load, queues};
 use crate::history::{Event, Fault, Happened, Header, History};
@@ -26,7 +26,7 @@ const DRAIN_DELAY: Duration = Duration::from_millis(500);
 const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Does what the arguments say; answers where the history is.
-pub(crate) async fn run(args: &Args) -> Result<PathBuf, String> {
+pub(crate) async fn run(args: &Args, twist: Twist) -> Result<PathBuf, String> {
     let seed = args.seed.unwrap_or_else(any_seed);
     let folder = home(args, seed)?;
     let file = folder.join("history.jsonl");
@@ -44,6 +44,7 @@ pub(crate) async fn run(args: &Args) -> Result<PathBuf, String> {
     let cluster = Cluster::start(
         args.store,
         args.servers(),
+        twist,
         &folder,
         setup(quita, &key),
         &history,
@@ -65,6 +66,10 @@ async fn torture(
 ) -> Result<(), String> {
     let load = Load::new(seed, cluster.fronts(), &cluster.key, history);
     load.prepare().await?;
+    // What was made until now is no part of what a power cut may take.
+    if let Ok(disk) = &cluster.disk {
+        disk.sync()?;
+    }
     let mut clients = load.begin();
     let plan = Plan {
         only: args.faults.clone(),

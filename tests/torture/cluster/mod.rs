@@ -1,5 +1,6 @@
 //! The servers that are tested, with their proxies and their store.
 
+mod bouncer;
 mod clocks;
 mod disk;
 pub(crate) mod postgres;
@@ -9,6 +10,7 @@ mod watch;
 
 use crate::history::History;
 use crate::proxy::Proxy;
+use bouncer::Bouncer;
 use clocks::Clocks;
 use disk::Disk;
 use postgres::Postgres;
@@ -29,14 +31,37 @@ pub(crate) enum Store {
     Postgres,
 }
 
+/// How the reason begins why a cluster cannot be made on this machine.
+pub(crate) const LACKS: &str = "this machine has ";
+
+/// What is different about a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Twist {
+    /// Nothing.
+    #[default]
+    None,
+    /// Syncs are not done, so that a power cut must lose something: the harness has to see it.
+    Careless,
+    /// PgBouncer in transaction mode between the servers and PostgreSQL.
+    TransactionBouncer,
+    /// The same in session mode.
+    SessionBouncer,
+    /// A standby that has every commit before it is answered.
+    SyncStandby,
+    /// A standby that has it a moment later.
+    AsyncStandby,
+}
+
 /// Servers and their store.
 pub(crate) struct Cluster {
-    /// What they stand on.
-    pub(crate) store: Store,
     /// The servers.
     pub(crate) replicas: Vec<Arc<Replica>>,
     /// Their database.
     pub(crate) postgres: Option<Postgres>,
+    /// Its standby.
+    pub(crate) standby: Option<Postgres>,
+    /// Between them and it. Lives as long as this.
+    _bouncer: Option<Bouncer>,
     /// The key of all calls.
     pub(crate) key: String,
     /// Where everything lies but data.
@@ -52,28 +77,48 @@ impl Cluster {
     pub(crate) async fn start(
         store: Store,
         count: usize,
+        twist: Twist,
         folder: &Path,
-        setup: Setup,
+        mut setup: Setup,
         history: &History,
     ) -> Result<Self, String> {
         let disk = Disk::create(folder);
         let data = disk.as_ref().map_or(folder, |disk| &disk.mount);
         let clocks = Clocks::create(folder, count);
-        let postgres = match store {
-            Store::Sqlite => None,
-            Store::Postgres => {
-                let (home, log) = (data.join("postgres"), folder.join("postgres.log"));
-                Some(Postgres::create(&home, "", &log).await?)
-            }
-        };
-        if let Ok(disk) = &disk {
-            disk.sync()?;
+        let log = |name: &str| folder.join(format!("{name}.log"));
+        let careless = twist == Twist::Careless;
+        let mut postgres = None;
+        if store == Store::Postgres {
+            let settings = if careless { "fsync = off\n" } else { "" };
+            let home = data.join("postgres");
+            postgres = Some(Postgres::create(&home, settings, &log("postgres")).await?);
+        } else if careless {
+            setup.environment.push(disk::no_syncs()?);
         }
+        let standby = match (&postgres, twist) {
+            (Some(postgres), Twist::SyncStandby | Twist::AsyncStandby) => {
+                let every_commit = twist == Twist::SyncStandby;
+                let home = data.join("standby");
+                let log = log("standby");
+                Some(postgres.standby(&home, &log, every_commit).await?)
+            }
+            _ => None,
+        };
+        let bouncer = match (&postgres, twist) {
+            (Some(postgres), Twist::TransactionBouncer) => {
+                Some(Bouncer::start(postgres, "transaction", folder).await?)
+            }
+            (Some(postgres), Twist::SessionBouncer) => {
+                Some(Bouncer::start(postgres, "session", folder).await?)
+            }
+            _ => None,
+        };
         let mut replicas = Vec::new();
         for index in 0..count {
-            let back = match &postgres {
-                None => None,
-                Some(postgres) => Some(proxy_to(postgres).await?),
+            let back = match (&bouncer, &postgres) {
+                (Some(bouncer), _) => Some(proxy_to(bouncer.port).await?),
+                (None, Some(postgres)) => Some(proxy_to(postgres.port).await?),
+                (None, None) => None,
             };
             let store = back.as_ref().map(|back| Postgres::url(back.address.port()));
             let mut setup = setup.clone();
@@ -84,9 +129,10 @@ impl Cluster {
             replicas.push(Arc::new(made.await.map_err(|e| e.to_string())?));
         }
         let cluster = Self {
-            store,
             replicas,
             postgres,
+            standby,
+            _bouncer: bouncer,
             key: setup.key,
             folder: folder.to_owned(),
             clocks,
@@ -118,7 +164,7 @@ impl Cluster {
     }
 }
 
-async fn proxy_to(postgres: &Postgres) -> Result<Proxy, String> {
-    let address = SocketAddr::from(([127, 0, 0, 1], postgres.port));
+async fn proxy_to(port: u16) -> Result<Proxy, String> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
     Proxy::start(address).await.map_err(|e| e.to_string())
 }

@@ -1,11 +1,12 @@
 //! A PostgreSQL server that faults happen to.
 
+use super::LACKS;
 use super::process::{Process, bound_to_us};
 use super::replica::steady_address;
 use parking_lot::Mutex;
 use quita_tests::postgres::{binaries, unprivileged};
 use rustix::process::{Pid, Signal, kill_process};
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{Connection, PgConnection};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -50,13 +51,21 @@ impl Postgres {
     }
 
     fn initialise(folder: &Path, settings: &str, log: &Path) -> Result<Self, String> {
-        let bin = binaries().ok_or("no initdb on PATH or under /usr/lib/postgresql")?;
+        let bin = binaries().ok_or(format!(
+            "{LACKS}no initdb on PATH or under /usr/lib/postgresql"
+        ))?;
         std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+        // Where it is linked from elsewhere, not all of its programs are.
+        let bin = bin.join("initdb").canonicalize().ok();
+        let bin = bin
+            .as_deref()
+            .and_then(Path::parent)
+            .ok_or("initdb is gone")?;
         let made = Self {
             port: steady_address().port(),
             data: folder.join("data"),
             user: unprivileged(folder),
-            bin,
+            bin: bin.to_owned(),
             folder: folder.to_owned(),
             log: log.to_owned(),
             process: Mutex::new(None),
@@ -81,6 +90,14 @@ impl Postgres {
         }
         command.current_dir("/");
         command
+    }
+
+    /// Lets a program run as the server does.
+    pub(crate) fn run_as_its_user(&self, command: &mut tokio::process::Command) {
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command.current_dir("/");
     }
 
     /// URL of the database, through this port.
@@ -108,6 +125,67 @@ impl Postgres {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// Makes a standby of it in `folder`, and starts it. With `every_commit` the server answers no commit before the standby has
+    /// it.
+    pub(crate) async fn standby(
+        &self,
+        folder: &Path,
+        log: &Path,
+        every_commit: bool,
+    ) -> Result<Self, String> {
+        std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+        unprivileged(folder);
+        let made = Self {
+            port: steady_address().port(),
+            data: folder.join("data"),
+            bin: self.bin.clone(),
+            user: self.user,
+            folder: folder.to_owned(),
+            log: log.to_owned(),
+            process: Mutex::new(None),
+        };
+        let mut copy = made.tool("pg_basebackup");
+        let primary = self.port.to_string();
+        copy.args(["-h", "127.0.0.1", "-U", ADMIN, "-p", &primary, "-R"]);
+        copy.args(["-c", "fast", "-D"]).arg(&made.data);
+        run(&mut copy)?;
+        made.start().await?;
+        if every_commit {
+            for sql in [
+                "ALTER SYSTEM SET synchronous_standby_names = '*'",
+                "SELECT pg_reload_conf()",
+            ] {
+                self.execute(sql).await.map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(made)
+    }
+
+    /// A standby's process that takes what its primary sends.
+    pub(crate) async fn receiver(&self) -> Result<i32, String> {
+        let began = Instant::now();
+        while began.elapsed() < START {
+            let sql = "SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'";
+            if let Some(pid) = self.pids(sql).await.map_err(|e| e.to_string())?.first() {
+                return Ok(*pid);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err("the standby receives nothing".to_owned())
+    }
+
+    /// Makes a standby the server. It may be starting anew, if its receiver was killed.
+    pub(crate) async fn promote(&self) -> Result<(), String> {
+        let began = Instant::now();
+        while let Err(why) = self.execute("SELECT pg_promote()").await {
+            if began.elapsed() > START {
+                return Err(format!("the standby is not promoted: {why}"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
     }
 
     /// Waits until it takes connections again.
@@ -190,13 +268,15 @@ impl Postgres {
 
     /// Process ids of the backends that serve quita.
     pub(crate) async fn backends(&self) -> sqlx::Result<Vec<i32>> {
+        self.pids("SELECT pid FROM pg_stat_activity WHERE datname = 'quita' ORDER BY pid")
+            .await
+    }
+
+    async fn pids(&self, sql: &'static str) -> sqlx::Result<Vec<i32>> {
         let mut connection = self.connect().await?;
-        let rows =
-            sqlx::query("SELECT pid FROM pg_stat_activity WHERE datname = 'quita' ORDER BY pid")
-                .fetch_all(&mut connection)
-                .await?;
+        let pids = sqlx::query_scalar(sql).fetch_all(&mut connection).await?;
         connection.close().await?;
-        rows.iter().map(|row| row.try_get(0)).collect()
+        Ok(pids)
     }
 
     /// Sends a signal to the postmaster and waits for its end: INT closes connections in order, QUIT and KILL do not.

@@ -46,7 +46,7 @@ pub(crate) struct Replica {
     pub(crate) data: PathBuf,
     /// Everything that it printed in all its lives.
     pub(crate) log: PathBuf,
-    setup: Mutex<Setup>,
+    setup: Setup,
     store: Option<String>,
     folder: PathBuf,
     process: Mutex<Option<Arc<Process>>>,
@@ -72,7 +72,7 @@ impl Replica {
             back,
             data: data.join(format!("data-{index}")),
             log: folder.join(format!("replica-{index}.log")),
-            setup: Mutex::new(setup),
+            setup,
             store,
             folder: folder.to_owned(),
             process: Mutex::new(None),
@@ -98,7 +98,7 @@ impl Replica {
                 return Err(format!(
                     "replica {} has ended: {}",
                     self.index,
-                    self.log.display()
+                    self.last_line()
                 ));
             }
             if began.elapsed() > START {
@@ -114,7 +114,7 @@ impl Replica {
 
     /// Starts it, and does not wait.
     pub(crate) fn spawn(&self) -> Result<Arc<Process>, String> {
-        let setup = self.setup.lock().clone();
+        let setup = self.setup.clone();
         let mut command = match setup.wrapper.split_first() {
             None => process::bound_to_us(&setup.quita),
             Some((program, arguments)) => {
@@ -150,6 +150,11 @@ impl Replica {
         Ok(process)
     }
 
+    fn last_line(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().last().unwrap_or_default().to_owned()
+    }
+
     /// Its process, if it was started and has not ended.
     pub(crate) fn running(&self) -> Option<Arc<Process>> {
         let process = self.process.lock().clone();
@@ -177,11 +182,6 @@ impl Replica {
         self.tell(Happened::Termed, "");
         process.signal(Signal::TERM);
         process.end_within(patience).await
-    }
-
-    /// Starts it differently from now on.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Setup)) {
-        change(&mut self.setup.lock());
     }
 
     /// Heals its proxies.

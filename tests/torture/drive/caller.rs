@@ -39,11 +39,6 @@ impl Caller {
         }
     }
 
-    /// How many servers it knows.
-    pub(crate) fn servers(&self) -> usize {
-        self.addresses.len()
-    }
-
     /// Sends one request; hangs up when no answer came within `patience`.
     pub(crate) async fn call(
         &mut self,

@@ -96,11 +96,6 @@ impl Session {
         }
     }
 
-    /// How many servers there are.
-    pub(crate) fn servers(&self) -> usize {
-        self.caller.servers()
-    }
-
     /// Does one operation and writes it down.
     pub(crate) async fn ask(&mut self, server: usize, ask: Ask<'_>) -> Done {
         let t_inv = self.history.now();

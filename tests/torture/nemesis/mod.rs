@@ -4,6 +4,7 @@ mod clock;
 mod crowd;
 mod database;
 mod disk;
+mod failover;
 mod network;
 mod process;
 
@@ -63,6 +64,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
         disk::kinds(),
         clock::kinds(),
         crowd::kinds(),
+        failover::kinds(),
     ];
     families.into_iter().flatten().collect()
 }

@@ -5,7 +5,8 @@ use super::{Facts, Said, Settle};
 use crate::history::Fault;
 
 /// Faults that cut connections to the store.
-const CUTS: [&str; 5] = [
+const CUTS: [&str; 6] = [
+    "failover",
     "database",
     "backend",
     "postmaster",
