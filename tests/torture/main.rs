@@ -4,11 +4,6 @@
 //! [`nemesis`] (the faults) → [`run`] (all of it together) → [`check`] (the verdicts, from the history alone) → [`report`]
 //! (what is printed).
 
-#![cfg_attr(
-    test,
-    expect(clippy::unwrap_used, reason = "a test that cannot go on has to stop")
-)]
-
 mod args;
 mod check;
 mod cluster;
