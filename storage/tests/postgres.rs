@@ -936,3 +936,117 @@ fn deliveries(received: Vec<Received>) -> Vec<Delivery> {
     });
     messages.flatten().collect()
 }
+
+/// A relay that passes on until it sees the commit of a publish that took a unique key. That one it passes on, and then nothing
+/// more in any direction until `dark` is false again.
+async fn relay_that_goes_dark(server: String, dark: Arc<AtomicBool>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            if dark.load(Ordering::SeqCst) {
+                continue;
+            }
+            let Ok(upstream) = tokio::net::TcpStream::connect(&server).await else {
+                continue;
+            };
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = upstream.into_split();
+            let goes_dark = dark.clone();
+            tokio::spawn(async move {
+                let (mut buffer, mut took_a_key) = (vec![0; 65_536], false);
+                while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+                    let says = |text: &[u8]| buffer[..read].windows(text.len()).any(|w| w == text);
+                    took_a_key |= says(b"publish, claim key");
+                    if took_a_key && says(b"COMMIT") {
+                        goes_dark.store(true, Ordering::SeqCst);
+                    }
+                    if to_server.write_all(&buffer[..read]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            let is_dark = dark.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+                    let lost = is_dark.load(Ordering::SeqCst);
+                    if lost || to_client.write_all(&buffer[..read]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// The answer to the commit is lost, and before the server can look, its message was received and acked elsewhere: it is no
+/// duplicate of itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publish_whose_commit_was_not_answered_is_no_duplicate_of_itself() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (head, name) = database.url.rsplit_once('/').unwrap();
+    let (user, server) = head.rsplit_once('@').unwrap();
+    let dark = Arc::new(AtomicBool::new(false));
+    let port = relay_that_goes_dark(server.to_owned(), dark.clone()).await;
+    let behind = quita_storage::open(&format!("{user}@127.0.0.1:{port}/{name}"))
+        .await
+        .unwrap();
+    let direct = quita_storage::open(&database.url).await.unwrap();
+    let policy = Policy {
+        unique_key: true,
+        ..Policy::default()
+    };
+    let queue = queue(&direct, "charges", policy).await;
+    let publish = Publish {
+        key: Some("order-1".into()),
+        ..message(&queue, None, 1)
+    };
+    let store = Arc::clone(&behind);
+    let publishing = tokio::spawn(async move {
+        let batch = Batch {
+            publishes: vec![publish],
+            ..Batch::default()
+        };
+        store.apply(&batch, None).await
+    });
+    let delivery = loop {
+        let received = direct
+            .apply(&receive(&queue, 1, 60_000), None)
+            .await
+            .unwrap();
+        if let Some(delivery) = deliveries(received.receives).pop() {
+            break delivery;
+        }
+        assert!(!publishing.is_finished(), "its answer came through");
+    };
+    let Place::Leased(lease) = &delivery.message.place else {
+        panic!("{delivery:?}");
+    };
+    let id = delivery.message.envelope.id;
+    let ack = settle(
+        &queue,
+        id,
+        1,
+        lease.leased_at,
+        Action::Ack { outcome: None },
+    );
+    let batch = Batch {
+        settles: vec![ack],
+        ..Batch::default()
+    };
+    direct.apply(&batch, None).await.unwrap();
+    dark.store(false, Ordering::SeqCst);
+    let outcome = publishing.await.unwrap().unwrap();
+    assert!(
+        matches!(outcome.publishes[..], [Published::Created { id: made, .. }] if made == id),
+        "{outcome:?}"
+    );
+    for store in [behind, direct] {
+        store.close().await;
+    }
+    database.drop().await;
+}

@@ -130,14 +130,11 @@ async fn pump(
             Err(_) => break Err(()),
         }
     };
-    match passed {
-        Ok(()) => {
-            let _ = to.shutdown().await;
-        }
-        Err(()) => {
-            reset(from.as_ref());
-            reset(to.as_ref());
-        }
+    if passed.is_ok() {
+        let _ = to.shutdown().await;
+    } else {
+        reset(from.as_ref());
+        reset(to.as_ref());
     }
     passed
 }

@@ -30,6 +30,12 @@ impl Report {
         self.judgement.holds()
     }
 
+    /// Whether a fault happened; a machine may lack what all of them need.
+    pub(crate) fn had_faults(&self) -> bool {
+        let mut faults = self.facts.faults.iter();
+        faults.any(|fault| !fault.skipped && fault.kind != "clock_offset")
+    }
+
     /// Messages that were lost.
     pub(crate) fn lost(&self) -> u64 {
         self.judgement.broken(1)

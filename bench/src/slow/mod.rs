@@ -60,11 +60,11 @@ const PER_SECOND: u32 = 500;
 /// What the ordinary ones may notice: their p99 beside slow clients, as a multiple.
 const NOTICED: Bound = Bound::AtMost(2.0);
 
-/// Queue of large messages, their size, and how many make an answer that no kernel buffer takes (4 MiB of `tcp_wmem` hold
-/// at most 3 MiB of them).
+/// Queue of large messages, their size, and how many make an answer that the kernel does not take (it keeps 128 KiB for a
+/// client who does not read).
 const LARGE: &str = "large";
 const LARGE_BYTES: usize = 262_144;
-const LARGE_MESSAGES: usize = 14;
+const LARGE_MESSAGES: usize = 4;
 
 /// How one kind of slow clients fared, over all waves.
 #[derive(Default)]

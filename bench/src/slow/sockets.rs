@@ -68,7 +68,7 @@ pub(super) async fn hold(target: &Target, kind: Kind) -> Outcome<Option<Duration
         socket.set_recv_buffer_size(SMALL_BUFFER)?;
     }
     let mut stream = socket.connect(target.address).await?;
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     let start = match kind {
         Kind::Head => "GET /readyz HTTP/1.1\r\nX-Slow: ".to_owned(),
         Kind::Body => head("publish", &target.key, 1_000) + "{\"queue\":\"",
@@ -77,6 +77,8 @@ pub(super) async fn hold(target: &Target, kind: Kind) -> Outcome<Option<Duration
     stream.write_all(start.as_bytes()).await?;
     if kind == Kind::Reader {
         stream.readable().await?;
+        // What it took to make the answer is not what the client waits for.
+        begun = Instant::now();
     }
     target.there.add_permits(1);
     let closed = if kind == Kind::Reader {

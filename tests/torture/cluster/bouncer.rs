@@ -1,4 +1,4 @@
-//! PgBouncer: in transaction mode, a server's session is another one at every transaction.
+//! `PgBouncer`: in transaction mode, a server's session is another one at every transaction.
 
 use super::LACKS;
 use super::postgres::Postgres;

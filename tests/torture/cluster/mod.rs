@@ -42,7 +42,7 @@ pub(crate) enum Twist {
     None,
     /// Syncs are not done, so that a power cut must lose something: the harness has to see it.
     Careless,
-    /// PgBouncer in transaction mode between the servers and PostgreSQL.
+    /// `PgBouncer` in transaction mode between the servers and PostgreSQL.
     TransactionBouncer,
     /// The same in session mode.
     SessionBouncer,

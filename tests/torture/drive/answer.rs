@@ -206,10 +206,11 @@ struct Received<'a> {
 
 #[derive(Deserialize)]
 struct Message<'a> {
-    message_id: String,
+    #[serde(rename = "message_id")]
+    id: String,
     receipt: String,
-    #[serde(borrow)]
-    message: &'a RawValue,
+    #[serde(borrow, rename = "message")]
+    payload: &'a RawValue,
     attempt: u32,
     max_attempts: u32,
     lease_seconds: f64,
@@ -221,9 +222,9 @@ struct Message<'a> {
 fn received(text: &[u8], queue: &str) -> Option<(Vec<Handed>, Vec<Held>)> {
     let answer: Received<'_> = serde_json::from_slice(text).ok()?;
     let both = answer.messages.into_iter().map(|message| {
-        let payload = message.message.get().as_bytes();
+        let payload = message.payload.get().as_bytes();
         let handed = Handed {
-            id: message.message_id.clone(),
+            id: message.id.clone(),
             receipt: Short::of(&message.receipt),
             sha: Digest::of(payload),
             len: payload.len() as u32,
@@ -235,7 +236,7 @@ fn received(text: &[u8], queue: &str) -> Option<(Vec<Handed>, Vec<Held>)> {
             redrives: message.redrive_count,
         };
         let held = Held {
-            id: message.message_id,
+            id: message.id,
             receipt: message.receipt,
             queue: queue.to_owned(),
         };

@@ -133,7 +133,7 @@ async fn look_for_the_rest(load: &Arc<Load>, session: &mut Session) -> Result<()
             message_id: id.clone(),
             ..Args::default()
         };
-        let ask = Ask::get(Kind::Get, "", format!("/v1/messages/{id}"), args);
+        let ask = Ask::get(Kind::Get, "", &format!("/v1/messages/{id}"), args);
         let seen = session.ask(n % servers, ask).await;
         if seen.unknown() {
             return Err(format!("nobody can say what became of {id}: {}", seen.code));

@@ -164,7 +164,7 @@ impl Operator {
     async fn follow(&mut self, queue: &str, redrive: &str) {
         for _ in 0..5 {
             let path = format!("/v1/redrives/{redrive}");
-            let ask = Ask::get(Kind::RedriveState, queue, path, Args::default());
+            let ask = Ask::get(Kind::RedriveState, queue, &path, Args::default());
             let done = self.ask(ask).await;
             if matches!(done.body.result.as_str(), "done" | "cancelled" | "aborted") {
                 break;
@@ -235,7 +235,7 @@ pub(crate) fn list<'a>(
     };
     let token = token.map_or(String::new(), |token| format!("&page_token={token}"));
     let path = format!("/v1/queues/{queue}/messages?state={state}&page_size={page_size}{token}");
-    Ask::get(op, queue, path, args)
+    Ask::get(op, queue, &path, args)
 }
 
 /// Looks at numbers, listings and single messages until the load ends.
@@ -252,7 +252,7 @@ pub(crate) async fn read(load: Arc<Load>, number: usize) {
                 let state = states[chance.random_range(0..states.len())];
                 list(Kind::List, queue, state, 500, None, None)
             }
-            1 => Ask::get(Kind::Readyz, "", "/readyz".to_owned(), Args::default()),
+            1 => Ask::get(Kind::Readyz, "", "/readyz", Args::default()),
             _ => stats(Kind::Stats, queue, None),
         };
         session.ask(server, ask).await;
@@ -267,5 +267,5 @@ pub(crate) fn stats(op: Kind, queue: &str, pass: Option<u32>) -> Ask<'_> {
         pass,
         ..Args::default()
     };
-    Ask::get(op, queue, format!("/v1/queues/{queue}"), args)
+    Ask::get(op, queue, &format!("/v1/queues/{queue}"), args)
 }

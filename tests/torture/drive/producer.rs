@@ -10,6 +10,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,7 +55,8 @@ impl Draft {
             ("expires_in_seconds", json!(seconds(self.expires_in_ms))),
         ] {
             if value != Value::Null {
-                members += &format!(",\"{name}\":{value}");
+                // Writing to a text cannot fail.
+                let _ = write!(members, ",\"{name}\":{value}");
             }
         }
         members

@@ -42,11 +42,11 @@ impl<'a> Ask<'a> {
     }
 
     /// A GET.
-    pub(crate) fn get(op: Kind, queue: &'a str, path: String, args: Args) -> Self {
+    pub(crate) fn get(op: Kind, queue: &'a str, path: &str, args: Args) -> Self {
         let body = String::new();
         Self {
             method: "GET",
-            ..Self::post(op, queue, &path, args, body)
+            ..Self::post(op, queue, path, args, body)
         }
     }
 }
@@ -119,7 +119,7 @@ impl Session {
             Outcome::Lost(why) => {
                 let never_made = why == "refused";
                 op.class = if never_made { Class::Fail } else { Class::Info };
-                op.code = why.to_owned();
+                why.clone_into(&mut op.code);
             }
             Outcome::Answer { status, head, body } => {
                 more = heard(op.op, &op.queue, status, &head, &body);

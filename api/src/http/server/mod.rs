@@ -39,6 +39,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use turn_away::TurnAway;
 
+/// Bytes of answers that the kernel keeps for a client who does not read them. Left to itself Linux takes up to 4 MiB for each
+/// (`tcp_wmem`), and leases in there count as delivered. It is no bound on what is on its way, so a far client is no slower.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 128 << 10;
+
 /// Pause after an error of `accept` that says that something has run out, so that others can return it.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
@@ -226,9 +231,13 @@ impl Accepting {
 fn prepare(stream: &TcpStream, bounds: &Bounds) {
     // Small answers leave at once.
     let _ = stream.set_nodelay(true);
-    // Bytes that the kernel holds and the client never takes end the connection just as bytes that we hold.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(bounds.write_stall));
+    {
+        let socket = socket2::SockRef::from(stream);
+        // Bytes that the kernel holds and the client never takes end the connection just as bytes that we hold.
+        let _ = socket.set_tcp_user_timeout(Some(bounds.write_stall));
+        let _ = socket.set_tcp_notsent_lowat(UNSENT);
+    }
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let _ = bounds;
 }
