@@ -36,7 +36,7 @@ const POWER_CUTS: Ground = with(SQLITE, "power_cut", 20, 3);
 const KILLS: Ground = with(SQLITE, "kill", 20, 2);
 const LOST_ANSWERS: Ground = with(POSTGRES, "database_answers_lost", 25, 2);
 const RESTARTS: Ground = with(POSTGRES, "rolling_restart", 20, 4);
-const CRASHES: Ground = with(POSTGRES, "database_crash,power_cut", 40, 2);
+const CRASHES: Ground = with(POSTGRES, "power_cut_when_busy", 40, 3);
 const CUT_OFF: Ground = with(POSTGRES, "kill,backend_terminated", 30, 2);
 
 const fn with(on: Ground, faults: &'static str, seconds: u32, every: u32) -> Ground {
