@@ -494,8 +494,6 @@ async fn try_scan(
     let sql = known_bug!("claim-located-before-it-is-locked", RECEIVE,
         "FOR UPDATE SKIP LOCKED" => "",
         "(s.seq IN (SELECT seq FROM d)) IS TRUE AS taken" => "s.plain AS taken");
-    let sql = known_bug!("receive-committed-asynchronously", sql,
-        "RETURNING 1)" => "RETURNING set_config('synchronous_commit', 'off', true))");
     let rows = sqlx::query(sql)
         .bind(now)
         .bind(mark.n)
