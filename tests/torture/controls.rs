@@ -8,7 +8,7 @@ use crate::history_of;
 use crate::report::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// What a bug needs to show.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,11 +153,11 @@ struct Row {
 }
 
 impl Row {
-    fn of(given: &Args, name: &str, ground: Ground, quita: &PathBuf) -> Self {
+    fn of(given: &Args, name: &str, ground: Ground, quita: &Path) -> Self {
         let mut broken: Vec<BTreeSet<u8>> = Vec::new();
         for seed in &given.seeds {
             let args = Args {
-                quita: Some(quita.clone()),
+                quita: Some(quita.to_owned()),
                 known_bug: Some(name.to_owned()),
                 ..ground.args(given, name, *seed)
             };
@@ -180,12 +180,14 @@ impl Row {
 }
 
 fn holds(given: &Args, ground: Ground) -> bool {
-    let all = given.seeds.iter().map(|seed| {
-        let args = ground.args(given, "without", *seed);
-        promises(&args, "without a bug").is_some_and(|broken| broken.is_empty())
-    });
     // Every seed is tried, for the sake of what is printed.
-    all.fold(true, |holds, one| holds && one)
+    let verdicts: Vec<_> = given
+        .seeds
+        .iter()
+        .map(|seed| promises(&ground.args(given, "without", *seed), "without a bug"))
+        .collect();
+    let kept = |broken: &Option<Vec<u8>>| broken.as_ref().is_some_and(Vec::is_empty);
+    verdicts.iter().all(kept)
 }
 
 /// The promises that a run breaks; `None` when it has no verdict.
@@ -221,7 +223,6 @@ fn listed(promises: &BTreeSet<u8>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn sources(folder: &Path, text: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap() {
