@@ -6,6 +6,8 @@
 mod batches;
 mod hand_outs;
 mod lives;
+mod outages;
 mod page;
 mod request_ids;
+mod stops;
 mod waiting;

@@ -1,7 +1,7 @@
 //! # quita-tests: the harness that the tests stand on
 //!
 //! Reading order: [`fixture`] (one store with a clock that only the test moves, and short words for what a test does) →
-//! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server) →
+//! [`store`] (which stores there are, and how a case runs on each) → [`postgres`] (a throw-away PostgreSQL server) → [`relay`] (a network before it that fails) →
 //! [`server`] (a server inside the test or as a process of its own) → [`served`] (a client that speaks JSON, and a case on
 //! each kind of store) → [`wire`] (a client that can also send nonsense) →
 //! [`certificates`] (for both, when they speak TLS).
@@ -18,6 +18,7 @@ pub mod certificates;
 pub mod client;
 pub mod fixture;
 pub mod postgres;
+pub mod relay;
 pub mod served;
 pub mod server;
 pub mod store;
