@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A statement that has not come back after this long counts as lost. Above the session's `statement_timeout`.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// How long the fate of a lost commit is looked for before the callers get `CommitUnknown` (product §4.1).
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 

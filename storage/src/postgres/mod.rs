@@ -58,13 +58,17 @@ use async_trait::async_trait;
 use due::Due;
 use fault::Fault;
 use floors::Floors;
-use lane::Lane;
+use lane::{Lane, STATEMENT_LIMIT};
 use maintenance::Sweep;
 use parking_lot::Mutex;
 use queues::Cache;
+use session::Silence;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres as Driver, Transaction};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most items of one batch: more buys less than a tenth (measured: 256 → 1,000 items) and delays whoever comes next.
 const MAX_ITEMS: usize = 512;
@@ -73,11 +77,15 @@ const MAX_BYTES: usize = 4 << 20;
 /// Attempts of a call outside the lanes when connections die under it: a restart of the server leaves one dead connection
 /// per pool slot.
 const CALL_TRIES: u32 = 8;
+/// An operator's call that has not come back after this long counts as lost: above the longest statement in one, which looks
+/// through the dead letters for a selection.
+const OPERATOR_LIMIT: Duration = Duration::from_secs(80);
 
 /// A store on PostgreSQL.
 struct Postgres {
     options: PgConnectOptions,
     pool: PgPool,
+    silence: Arc<Silence>,
     facts: Facts,
     publishing: Lane,
     settling: Lane,
@@ -103,8 +111,10 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         .map_err(StoreError::unavailable)?;
     session::check_durability(&mut connection).await?;
     let facts = session::facts(&mut connection).await?;
+    let silence = Arc::<Silence>::default();
     let store = Postgres {
-        pool: session::pool(&options),
+        pool: session::pool(&options, &silence),
+        silence,
         options,
         facts,
         publishing: Lane::new(1),
@@ -128,6 +138,34 @@ impl Postgres {
     /// A transaction on a connection of the pool; rolled back when dropped.
     async fn begin(&self) -> Result<Transaction<'static, Driver>, Fault> {
         Ok(self.pool.begin().await?)
+    }
+
+    /// A call outside the lanes, for at most [`STATEMENT_LIMIT`]: a connection that fell silent must hold up nobody, least of
+    /// all the loops that move what is due.
+    async fn look<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let silent = || StoreError::unavailable("no answer from the server");
+        self.within(STATEMENT_LIMIT, silent, call).await
+    }
+
+    /// The same for a call that changes something: whether it did is open.
+    async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let silent = || StoreError::CommitUnknown("no answer from the server".into());
+        self.within(OPERATOR_LIMIT, silent, call).await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        silent: impl FnOnce() -> StoreError,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        // The call, and with it its connection, is dropped after the silence was noted.
+        let call = pin!(call);
+        let Ok(result) = tokio::time::timeout(limit, call).await else {
+            self.silence.heard();
+            return Err(silent());
+        };
+        result
     }
 
     /// Whether a failed attempt outside the lanes is worth another one; pauses if so. Not for a failed commit.
@@ -194,7 +232,7 @@ impl Backend for Postgres {
     }
 
     async fn move_due(&self, now: Option<Millis>) -> Result<Moved> {
-        self.move_what_is_due(now).await
+        self.look(self.move_what_is_due(now)).await
     }
 
     async fn operate(
@@ -203,39 +241,39 @@ impl Backend for Postgres {
         operation: Operation,
         now: Option<Millis>,
     ) -> Result<Operated> {
-        self.perform(call, &operation, now).await
+        self.change(self.perform(call, &operation, now)).await
     }
 
     async fn queue(&self, name: &str) -> Result<Option<Queue>> {
-        self.queue_by_name(name).await
+        self.look(self.queue_by_name(name)).await
     }
 
     async fn queue_by_uid(&self, uid: QueueUid) -> Result<Option<(Queue, bool)>> {
-        self.queue_by_number(uid).await
+        self.look(self.queue_by_number(uid)).await
     }
 
     async fn queues(&self, after: Option<&str>, limit: u32) -> Result<Vec<Queue>> {
-        self.queues_behind(after, limit).await
+        self.look(self.queues_behind(after, limit)).await
     }
 
     async fn numbers(&self, queue: QueueUid, now: Option<Millis>) -> Result<QueueNumbers> {
-        self.exact_numbers(queue, now).await
+        self.look(self.exact_numbers(queue, now)).await
     }
 
     async fn browse(&self, browse: Browse, now: Option<Millis>) -> Result<Page> {
-        self.page(&browse, now).await
+        self.look(self.page(&browse, now)).await
     }
 
     async fn message(&self, id: MessageId, now: Option<Millis>) -> Result<Option<Detail>> {
-        self.detail(id, now).await
+        self.look(self.detail(id, now)).await
     }
 
     async fn poll(&self, waiting: &[QueueUid]) -> Result<Vec<QueueUid>> {
-        self.ready_among(waiting).await
+        self.look(self.ready_among(waiting)).await
     }
 
     async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page> {
-        self.dead_page(listing, now).await
+        self.look(self.dead_page(listing, now)).await
     }
 
     async fn dead_groups(
@@ -245,43 +283,44 @@ impl Backend for Postgres {
         limit: u32,
         now: Option<Millis>,
     ) -> Result<DeadGroups> {
-        self.largest_groups(queues, filter, limit, now).await
+        self.look(self.largest_groups(queues, filter, limit, now))
+            .await
     }
 
     async fn selection(&self, id: SelectionId) -> Result<Option<Selection>> {
-        self.selection_of(id).await
+        self.look(self.selection_of(id)).await
     }
 
     async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>> {
-        self.redrive_of(id).await
+        self.look(self.redrive_of(id)).await
     }
 
     async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>> {
-        self.redrives_of(listing).await
+        self.look(self.redrives_of(listing)).await
     }
 
     async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped> {
-        self.step_first(now).await
+        self.look(self.step_first(now)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
-        self.audit_page(query).await
+        self.look(self.audit_page(query)).await
     }
 
     async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
-        self.clean(keep, now).await
+        self.look(self.clean(keep, now)).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        self.all_keys().await
+        self.look(self.all_keys()).await
     }
 
     async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
-        self.store_key(call, &key, only_first).await
+        self.change(self.store_key(call, &key, only_first)).await
     }
 
     async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
-        self.end_key(call, id, now).await
+        self.change(self.end_key(call, id, now)).await
     }
 
     async fn rotate_key(
@@ -291,11 +330,11 @@ impl Backend for Postgres {
         ends_at: Millis,
         new: KeyRecord,
     ) -> Result<bool> {
-        self.replace_key(call, id, ends_at, &new).await
+        self.change(self.replace_key(call, id, ends_at, &new)).await
     }
 
     async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
-        self.note_key_use(used).await
+        self.look(self.note_key_use(used)).await
     }
 
     fn facts(&self) -> &Facts {
@@ -331,7 +370,7 @@ impl Backend for Postgres {
     }
 
     async fn check(&self) -> Result<()> {
-        self.writable().await
+        self.look(self.writable()).await
     }
 
     async fn close(&self) {

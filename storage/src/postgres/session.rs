@@ -3,10 +3,13 @@
 use super::fault::Fault;
 use crate::backend::Facts;
 use crate::error::{Result, StoreError};
+use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 use std::str::FromStr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 /// Connections for everything that is not a lane: operators, listings, timers.
 const POOL_CONNECTIONS: u32 = 4;
@@ -36,8 +39,11 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
     Ok(connection)
 }
 
-/// The pool; connects when first used.
-pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
+/// The pool; connects when first used. A connection that does not answer is closed instead of taken back, since nobody else
+/// would find out before the kernel does, in a quarter of an hour; those that were open when one fell `silent` are not handed
+/// out again.
+pub(super) fn pool(options: &PgConnectOptions, silence: &Arc<Silence>) -> PgPool {
+    let (returned, reused) = (silence.clone(), silence.clone());
     PgPoolOptions::new()
         .max_connections(POOL_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -49,7 +55,38 @@ pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
                 Ok(())
             })
         })
+        .after_release(move |connection, _| {
+            let silence = returned.clone();
+            Box::pin(async move {
+                let Ok(answered) = timeout(ACQUIRE_TIMEOUT, connection.ping()).await else {
+                    silence.heard();
+                    return Err(sqlx::Error::PoolTimedOut);
+                };
+                answered.map(|()| true)
+            })
+        })
+        .before_acquire(move |_, connection| {
+            let good = reused.is_after(connection.age);
+            Box::pin(async move { Ok(good) })
+        })
         .connect_lazy_with(options.clone())
+}
+
+/// When a connection last fell silent: without an end, as when a machine on the way forgot it. The others that were open at
+/// that time are not to be trusted.
+#[derive(Default)]
+pub(super) struct Silence(Mutex<Option<Instant>>);
+
+impl Silence {
+    /// A connection fell silent.
+    pub(super) fn heard(&self) {
+        *self.0.lock() = Some(Instant::now());
+    }
+
+    /// Whether a connection of this age was opened afterwards.
+    fn is_after(&self, age: Duration) -> bool {
+        self.0.lock().is_none_or(|at| at.elapsed() > age)
+    }
 }
 
 /// Brings the tables up to date. Replicas that start together take turns: the migrator holds an advisory lock of this
