@@ -9,5 +9,6 @@ mod lives;
 mod outages;
 mod page;
 mod request_ids;
+mod standby;
 mod stops;
 mod waiting;

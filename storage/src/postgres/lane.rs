@@ -10,6 +10,7 @@ use super::fault::{Fault, TRIES, pause};
 use super::session;
 use crate::error::{Result, StoreError};
 use crate::model::Millis;
+use crate::sometimes::Sometimes;
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Executor, Row};
@@ -21,6 +22,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(super) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// How long the fate of a lost commit is looked for before the callers get `CommitUnknown` (product §4.1).
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A lost connection, in the log.
+static LOST: Sometimes = Sometimes::new();
 
 /// The connections of one kind of batch, each used by one batch at a time.
 pub(super) struct Lane {
@@ -185,10 +189,13 @@ impl Held<'_> {
     }
 
     async fn resolve<T>(&mut self, options: &PgConnectOptions, text: &str) -> Result<Verdict<T>> {
-        tracing::warn!(
-            error = text,
-            "connection lost during a batch; looking for its outcome"
-        );
+        if let Some(unsaid) = LOST.now() {
+            tracing::warn!(
+                error = text,
+                unsaid,
+                "connection lost during a batch; looking for its outcome"
+            );
+        }
         self.hang_up();
         let Some(slot) = &mut self.slot else {
             return Err(StoreError::internal("a lane without a slot"));
