@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod batches;
+mod clocks;
+mod files;
 mod hand_outs;
 mod lives;
 mod outages;

@@ -35,7 +35,7 @@ async fn read_only(connection: &mut sqlx::PgConnection, on: bool) {
 /// B099: a database that only reads for a while fills no log, and is written to again by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_only_reads_fills_no_log() {
-    const LASTING: Duration = Duration::from_secs(4);
+    const LASTING: Duration = Duration::from_secs(2);
     let Some(database) = postgres::database().await else {
         return;
     };
