@@ -44,7 +44,7 @@ async fn share_out(client: &Client, queue: &str, count: usize, attempt: u64) {
         }
     };
     join_all((0..48).map(|_| worker())).await;
-    assert_eq!(receive(client, queue, 100, 600, 0.0).await, [json!({}); 0]);
+    assert!(receive(client, queue, 100, 600, 0.0).await.is_empty());
 }
 
 /// B051, B052: a message has one holder, at the first hand-out and when its lease ran out under the eyes of many.

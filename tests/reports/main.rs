@@ -11,6 +11,7 @@ mod lives;
 mod outages;
 mod page;
 mod request_ids;
+mod sizes;
 mod standby;
 mod stops;
 mod waiting;

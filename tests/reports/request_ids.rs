@@ -146,7 +146,11 @@ async fn a_publish_that_was_hung_up_on_is_there_once(client: &Client) {
             .await;
         // At another moment each time: before it is read, while it waits for the commit, after the answer.
         tokio::time::sleep(Duration::from_micros(n * 7_919 % 4_000)).await;
-        if n % 2 == 0 { wire.reset() } else { drop(wire) }
+        if n.is_multiple_of(2) {
+            wire.reset();
+        } else {
+            drop(wire);
+        }
     };
     futures_util::future::join_all((0..COUNT).map(hang_up)).await;
     let (mut messages, mut created) = (BTreeSet::new(), 0);

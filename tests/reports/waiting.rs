@@ -67,7 +67,7 @@ async fn whatever_makes_ready_wakes_who_waits(client: &Client) {
     assert_eq!(held["attempt"], 2);
     let release = json!({"receipt": receipt(&held)});
     held = woken_by(client, "q", async || {
-        settle("/v1/queue/release", release).await
+        settle("/v1/queue/release", release).await;
     })
     .await;
     let later = json!({"receipt": receipt(&held), "delay_seconds": 600});
@@ -80,7 +80,7 @@ async fn whatever_makes_ready_wakes_who_waits(client: &Client) {
     held = woken_by(client, "q", async || settle(&redrive, json!({})).await).await;
     let shorter = json!({"receipt": receipt(&held), "visibility_timeout_seconds": 1});
     held = woken_by(client, "q", async || {
-        settle("/v1/queue/extend", shorter).await
+        settle("/v1/queue/extend", shorter).await;
     })
     .await;
     client.ok("/v1/queues/q/pause", json!({})).await;

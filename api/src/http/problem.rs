@@ -7,7 +7,6 @@ use crate::limit::Limit;
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
-use quita_storage::sometimes::Sometimes;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
@@ -232,7 +231,7 @@ impl Problem {
         let (code, status) = (self.0.code.as_str(), self.status());
         let source = self.0.source.as_deref().unwrap_or_default();
         let shed = self.0.limit.is_some() || self.0.code == Code::Draining;
-        let said = match away(self.0.code) {
+        let said = match self.0.code.away() {
             Some(kind) => kind.now(),
             None => Some(0),
         };
@@ -264,19 +263,6 @@ impl Problem {
             headers.insert(header::ALLOW, allow);
         }
         response
-    }
-}
-
-/// What every caller gets while the store or an issuer is away, in the log.
-fn away(code: Code) -> Option<&'static Sometimes> {
-    static STORE: Sometimes = Sometimes::new();
-    static OUTCOME: Sometimes = Sometimes::new();
-    static ISSUER: Sometimes = Sometimes::new();
-    match code {
-        Code::StorageUnavailable => Some(&STORE),
-        Code::OutcomeUnknown => Some(&OUTCOME),
-        Code::IssuerUnavailable => Some(&ISSUER),
-        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! PostgreSQL: several stateless replicas on one database.
 //!
-//! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) →
+//! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) → [`patience`]
+//! (how long anything else is waited for) →
 //! [`publish`] (with [`claims`]), [`receive`] (with [`floors`]), [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
 //! one transaction) → [`drafts`] and [`write`] (loading what `rules` works on, and writing the difference) → [`due`] (what
 //! the clock moves) → [`operate`] (the frame of every operator's call), [`policies`], [`revisions`] → the operators' desk:
@@ -28,6 +29,7 @@ mod lane;
 mod maintenance;
 mod memories;
 mod operate;
+mod patience;
 mod policies;
 mod publish;
 mod queues;
@@ -58,17 +60,14 @@ use async_trait::async_trait;
 use due::Due;
 use fault::Fault;
 use floors::Floors;
-use lane::{Lane, STATEMENT_LIMIT};
+use lane::Lane;
 use maintenance::Sweep;
 use parking_lot::Mutex;
+use patience::Silence;
 use queues::Cache;
-use session::Silence;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres as Driver, Transaction};
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Most items of one batch: more buys less than a tenth (measured: 256 → 1,000 items) and delays whoever comes next.
 const MAX_ITEMS: usize = 512;
@@ -77,9 +76,6 @@ const MAX_BYTES: usize = 4 << 20;
 /// Attempts of a call outside the lanes when connections die under it: a restart of the server leaves one dead connection
 /// per pool slot.
 const CALL_TRIES: u32 = 8;
-/// An operator's call that has not come back after this long counts as lost: above the longest statement in one, which looks
-/// through the dead letters for a selection.
-const OPERATOR_LIMIT: Duration = Duration::from_secs(80);
 
 /// A store on PostgreSQL.
 struct Postgres {
@@ -138,34 +134,6 @@ impl Postgres {
     /// A transaction on a connection of the pool; rolled back when dropped.
     async fn begin(&self) -> Result<Transaction<'static, Driver>, Fault> {
         Ok(self.pool.begin().await?)
-    }
-
-    /// A call outside the lanes, for at most [`STATEMENT_LIMIT`]: a connection that fell silent must hold up nobody, least of
-    /// all the loops that move what is due.
-    async fn look<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let silent = || StoreError::unavailable("no answer from the server");
-        self.within(STATEMENT_LIMIT, silent, call).await
-    }
-
-    /// The same for a call that changes something: whether it did is open.
-    async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let silent = || StoreError::CommitUnknown("no answer from the server".into());
-        self.within(OPERATOR_LIMIT, silent, call).await
-    }
-
-    async fn within<T>(
-        &self,
-        limit: Duration,
-        silent: impl FnOnce() -> StoreError,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        // The call, and with it its connection, is dropped after the silence was noted.
-        let call = pin!(call);
-        let Ok(result) = tokio::time::timeout(limit, call).await else {
-            self.silence.heard();
-            return Err(silent());
-        };
-        result
     }
 
     /// Whether a failed attempt outside the lanes is worth another one; pauses if so. Not for a failed commit.

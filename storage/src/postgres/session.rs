@@ -1,14 +1,14 @@
 //! Connecting: session settings, the durability check, migrations and the facts of the store.
 
 use super::fault::Fault;
+use super::patience::Silence;
 use crate::backend::Facts;
 use crate::error::{Result, StoreError};
-use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// Connections for everything that is not a lane: operators, listings, timers.
@@ -70,23 +70,6 @@ pub(super) fn pool(options: &PgConnectOptions, silence: &Arc<Silence>) -> PgPool
             Box::pin(async move { Ok(good) })
         })
         .connect_lazy_with(options.clone())
-}
-
-/// When a connection last fell silent: without an end, as when a machine on the way forgot it. The others that were open at
-/// that time are not to be trusted.
-#[derive(Default)]
-pub(super) struct Silence(Mutex<Option<Instant>>);
-
-impl Silence {
-    /// A connection fell silent.
-    pub(super) fn heard(&self) {
-        *self.0.lock() = Some(Instant::now());
-    }
-
-    /// Whether a connection of this age was opened afterwards.
-    fn is_after(&self, age: Duration) -> bool {
-        self.0.lock().is_none_or(|at| at.elapsed() > age)
-    }
 }
 
 /// Brings the tables up to date. Replicas that start together take turns: the migrator holds an advisory lock of this
