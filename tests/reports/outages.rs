@@ -160,7 +160,7 @@ async fn after_an_outage_everything_goes_on() {
 /// number of sessions stays what it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_are_ended_cost_nothing_but_time() {
-    const ROUNDS: usize = 15;
+    const ROUNDS: usize = 8;
     let Some(site) = Site::start().await else {
         return;
     };
@@ -272,8 +272,6 @@ async fn connections_that_fall_silent_are_given_up() {
     };
     let began = Instant::now();
     site.relay.fall_silent();
-    // The network is good again, but what was open is lost, and nobody is told.
-    site.relay.mend();
     let body = json!({"queue": "new", "message": 1, "client_request_id": "x"});
     let reads = join_all((0..8).map(|_| call("GET", "/v1/queues/q", Value::Null)));
     let (published, reads) = join(call("POST", PUBLISH, body.clone()), reads).await;

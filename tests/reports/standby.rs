@@ -35,7 +35,7 @@ async fn read_only(connection: &mut sqlx::PgConnection, on: bool) {
 /// B099: a database that only reads for a while fills no log, and is written to again by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_only_reads_fills_no_log() {
-    const LASTING: Duration = Duration::from_secs(2);
+    const LASTING: Duration = Duration::from_secs(1);
     let Some(database) = postgres::database().await else {
         return;
     };
@@ -59,7 +59,7 @@ async fn a_database_that_only_reads_fills_no_log() {
         let answer = client.call("POST", "/v1/queue/publish", &body).await;
         refused += usize::from(answer.unwrap().0 == 503);
     }
-    assert!(refused > 20, "{refused}");
+    assert!(refused > 10, "{refused}");
     let said = server.said();
     let lines = said.lines().count() - before;
     // Each of the loops has said so once, and nobody has said it for each of the callers.

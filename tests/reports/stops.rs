@@ -1,5 +1,6 @@
 //! Servers that stop, in order or not, with everything under way: nothing is lost, freed early or handed to two.
 
+use futures_util::future::join;
 use quita_api::auth::ApiKey;
 use quita_tests::client::Client;
 use quita_tests::postgres;
@@ -141,7 +142,7 @@ async fn a_retry_waits_over_a_restart(served: &mut Served) {
     );
 }
 
-async fn restarts_change_nothing(url: Option<String>) {
+async fn leases_limits_and_waits_outlive_it(url: Option<String>) {
     let mut served = Served::start(url);
     what_is_held_stays_held(&mut served).await;
     poison_is_counted_over_restarts(&mut served).await;
@@ -149,8 +150,8 @@ async fn restarts_change_nothing(url: Option<String>) {
 }
 
 /// B008: of many messages that become due while the server is killed none is missing and none is there twice.
-async fn what_is_due_at_a_kill_is_due_after_it(url: Option<String>) {
-    const COUNT: u64 = 2_000;
+async fn killed_when_due(url: Option<String>) {
+    const COUNT: u64 = 1_000;
     let mut served = Served::start(url);
     let mut client = served.client();
     fill(&mut client, "due", COUNT, 2).await;
@@ -207,7 +208,7 @@ fn publish(
 
 /// B085, B100, B106, B163: a stop among receives that wait and publishes that go on ends soon and with 0; every message is in
 /// an answer that came whole, and then leased, or it is ready.
-async fn a_stop_in_a_storm_loses_nothing(url: Option<String>) {
+async fn stopped_in_a_storm(url: Option<String>) {
     let mut served = Served::start(url);
     let (address, key) = (served.server.address, served.key.clone());
     let (answered, stopping) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
@@ -242,40 +243,29 @@ async fn a_stop_in_a_storm_loses_nothing(url: Option<String>) {
     assert!(ready + leased >= answered.load(Ordering::SeqCst));
 }
 
-async fn on_postgres(case: impl AsyncFn(Option<String>)) {
-    let Some(database) = postgres::database().await else {
-        return;
+/// On both stores at once: most of a case is waiting.
+async fn on_both(case: impl AsyncFn(Option<String>)) {
+    let on_postgres = async {
+        let Some(database) = postgres::database().await else {
+            return;
+        };
+        case(Some(database.url.clone())).await;
+        database.drop().await;
     };
-    case(Some(database.url.clone())).await;
-    database.drop().await;
+    join(case(None), on_postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarts_change_nothing_on_sqlite() {
-    restarts_change_nothing(None).await;
+async fn restarts_change_nothing() {
+    on_both(leases_limits_and_waits_outlive_it).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarts_change_nothing_on_postgres() {
-    on_postgres(restarts_change_nothing).await;
+async fn what_is_due_at_a_kill_is_due_after_it() {
+    on_both(killed_when_due).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_due_at_a_kill_is_due_after_it_on_sqlite() {
-    what_is_due_at_a_kill_is_due_after_it(None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_due_at_a_kill_is_due_after_it_on_postgres() {
-    on_postgres(what_is_due_at_a_kill_is_due_after_it).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_in_a_storm_loses_nothing_on_sqlite() {
-    a_stop_in_a_storm_loses_nothing(None).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_in_a_storm_loses_nothing_on_postgres() {
-    on_postgres(a_stop_in_a_storm_loses_nothing).await;
+async fn a_stop_in_a_storm_loses_nothing() {
+    on_both(stopped_in_a_storm).await;
 }

@@ -1,22 +1,20 @@
 //! A relay before a database, that can be told to fail as a network does.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What becomes of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weather {
-    /// They pass.
-    Fair,
-    /// Connections are closed, and new ones at once.
-    Cut,
-    /// Connections stay open and nothing passes, as when a machine on the way forgot them: what is asked now is never
-    /// answered on these connections, and new ones are taken and get nothing.
-    Silent,
+/// What has happened so far. A connection holds it against what it was when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Weather {
+    /// New connections are closed at once.
+    down: bool,
+    /// How often all connections were closed.
+    cuts: u64,
+    /// How often all connections fell silent.
+    silences: u64,
 }
 
 /// Listens for as long as it lives, and relays to one address.
@@ -24,7 +22,6 @@ pub struct Relay {
     port: u16,
     weather: Arc<watch::Sender<Weather>>,
     accepting: JoinHandle<()>,
-    lost: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Relay {
@@ -34,18 +31,13 @@ impl Relay {
         let server = rest.split('/').next().unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let weather = Arc::new(watch::Sender::new(Weather::Fair));
-        let lost = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let (sender, lost_here) = (weather.clone(), lost.clone());
+        let weather = Arc::new(watch::Sender::new(Weather::default()));
+        let sender = weather.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let now = *sender.borrow();
-                match now {
-                    Weather::Fair => {
-                        tokio::spawn(pass(client, server.clone(), sender.subscribe()));
-                    }
-                    Weather::Cut => drop(client),
-                    Weather::Silent => lost_here.lock().push(client),
+                let (began, weather) = (*sender.borrow(), sender.subscribe());
+                if !began.down {
+                    tokio::spawn(pass(client, server.clone(), began, weather));
                 }
             }
         });
@@ -53,7 +45,6 @@ impl Relay {
             port,
             weather,
             accepting,
-            lost,
         }
     }
 
@@ -66,37 +57,46 @@ impl Relay {
 
     /// Closes every connection, and lets none in.
     pub fn cut(&self) {
-        self.weather.send_replace(Weather::Cut);
+        self.weather.send_modify(|weather| {
+            weather.down = true;
+            weather.cuts += 1;
+        });
     }
 
-    /// Lets nothing pass on any connection, for good; new ones are taken and hear nothing.
-    pub fn fall_silent(&self) {
-        self.weather.send_replace(Weather::Silent);
-    }
-
-    /// New connections work. Those that were lost stay lost.
+    /// Lets connections in again.
     pub fn mend(&self) {
-        self.weather.send_replace(Weather::Fair);
+        self.weather.send_modify(|weather| weather.down = false);
+    }
+
+    /// Connections that are open stay open, and nothing passes on them any more, as when a machine on the way forgot them.
+    /// New ones work.
+    pub fn fall_silent(&self) {
+        self.weather.send_modify(|weather| weather.silences += 1);
     }
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.weather.send_replace(Weather::Cut);
-        self.lost.lock().clear();
+        self.cut();
     }
 }
 
-async fn pass(mut client: TcpStream, server: String, mut weather: watch::Receiver<Weather>) {
+async fn pass(
+    mut client: TcpStream,
+    server: String,
+    began: Weather,
+    mut weather: watch::Receiver<Weather>,
+) {
     let Ok(mut server) = TcpStream::connect(server).await else {
         return;
     };
     let (mut there, mut back) = ([0; 16 << 10], [0; 16 << 10]);
+    let mut changes = weather.clone();
     loop {
         let passed = tokio::select! {
             biased;
-            _ = weather.changed() => break,
+            () = until(&mut changes, |now| (now.cuts, now.silences) != (began.cuts, began.silences)) => break,
             read = client.read(&mut there) => match read {
                 Ok(read @ 1..) => server.write_all(&there[..read]).await,
                 _ => return,
@@ -110,10 +110,12 @@ async fn pass(mut client: TcpStream, server: String, mut weather: watch::Receive
             return;
         }
     }
-    let fell = *weather.borrow();
-    if fell == Weather::Silent {
-        // Open until the relay goes; the server behind it is told, as it would find out by itself in the end.
-        drop(server);
-        let _ = weather.wait_for(|now| *now == Weather::Cut).await;
-    }
+    // The server learns of it, as it would by itself in the end; the client does not.
+    drop(server);
+    until(&mut weather, |now| now.cuts != began.cuts).await;
+}
+
+/// Resolves when this holds, or when the relay is gone.
+async fn until(weather: &mut watch::Receiver<Weather>, fact: impl FnMut(&Weather) -> bool) {
+    let _ = weather.wait_for(fact).await;
 }

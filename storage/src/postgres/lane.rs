@@ -7,6 +7,7 @@
 //! Reading alone would not do: the old statement could still be on its way.
 
 use super::fault::{Fault, TRIES, pause};
+use super::patience::Trust;
 use super::session;
 use crate::error::{Result, StoreError};
 use crate::model::Millis;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Executor, Row};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -29,12 +31,14 @@ static LOST: Sometimes = Sometimes::new();
 /// The connections of one kind of batch, each used by one batch at a time.
 pub(super) struct Lane {
     free: Semaphore,
+    trust: Arc<Trust>,
     slots: Mutex<Vec<Slot>>,
 }
 
 /// One connection and its identity in `commit_mark`.
 struct Slot {
     connection: Option<PgConnection>,
+    opened: Instant,
     mark: Mark,
 }
 
@@ -69,9 +73,10 @@ pub(super) struct Held<'a> {
 }
 
 impl Lane {
-    pub(super) fn new(connections: usize) -> Self {
+    pub(super) fn new(connections: usize, trust: &Arc<Trust>) -> Self {
         let slot = || Slot {
             connection: None,
+            opened: Instant::now(),
             mark: Mark {
                 batcher: rand::random(),
                 epoch: 0,
@@ -81,6 +86,7 @@ impl Lane {
         };
         Self {
             free: Semaphore::new(connections),
+            trust: trust.clone(),
             slots: Mutex::new((0..connections).map(|_| slot()).collect()),
         }
     }
@@ -123,9 +129,13 @@ impl Held<'_> {
             .slot
             .as_mut()
             .ok_or_else(|| StoreError::internal("a lane without a slot"))?;
+        if !self.lane.trust.holds_for(slot.opened.elapsed()) {
+            slot.connection = None;
+        }
         if slot.connection.is_none() {
             let opened = bounded(async { open(options, &mut slot.mark).await }).await;
             slot.connection = Some(opened.map_err(Fault::into_error)?);
+            slot.opened = Instant::now();
         }
         let connection = slot
             .connection
@@ -197,6 +207,7 @@ impl Held<'_> {
             );
         }
         self.hang_up();
+        self.lane.trust.broken();
         let Some(slot) = &mut self.slot else {
             return Err(StoreError::internal("a lane without a slot"));
         };
@@ -207,7 +218,7 @@ impl Held<'_> {
             if let Ok(Ok((connection, found))) =
                 tokio::time::timeout(left, fence(options, &mut slot.mark)).await
             {
-                slot.connection = Some(connection);
+                (slot.connection, slot.opened) = (Some(connection), Instant::now());
                 return match found {
                     Some(n) if n == mine => Ok(Verdict::Committed),
                     Some(_) if self.attempt < TRIES => Ok(Verdict::Again),

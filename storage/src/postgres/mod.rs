@@ -63,7 +63,7 @@ use floors::Floors;
 use lane::Lane;
 use maintenance::Sweep;
 use parking_lot::Mutex;
-use patience::Silence;
+use patience::Trust;
 use queues::Cache;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres as Driver, Transaction};
@@ -81,7 +81,7 @@ const CALL_TRIES: u32 = 8;
 struct Postgres {
     options: PgConnectOptions,
     pool: PgPool,
-    silence: Arc<Silence>,
+    trust: Arc<Trust>,
     facts: Facts,
     publishing: Lane,
     settling: Lane,
@@ -107,15 +107,15 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         .map_err(StoreError::unavailable)?;
     session::check_durability(&mut connection).await?;
     let facts = session::facts(&mut connection).await?;
-    let silence = Arc::<Silence>::default();
+    let trust = Arc::<Trust>::default();
     let store = Postgres {
-        pool: session::pool(&options, &silence),
-        silence,
+        pool: session::pool(&options, &trust),
         options,
         facts,
-        publishing: Lane::new(1),
-        settling: Lane::new(1),
-        receiving: Lane::new(1),
+        publishing: Lane::new(1, &trust),
+        settling: Lane::new(1, &trust),
+        receiving: Lane::new(1, &trust),
+        trust,
         ids: Mutex::new(IdMaker::new(rand::random_range(0..1024))),
         due: Due::default(),
         floors: Floors::default(),

@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 /// through the dead letters for a selection.
 const OPERATOR_LIMIT: Duration = Duration::from_secs(80);
 
-/// When a connection last fell silent: without an end, as when a machine on the way forgot it. The others that were open at
-/// that time are not to be trusted.
+/// When a connection was last lost or fell silent, which is to be lost without being told, as when a machine on the way forgot
+/// it. The others that were open at that time are not used again.
 #[derive(Default)]
-pub(super) struct Silence(Mutex<Option<Instant>>);
+pub(super) struct Trust(Mutex<Option<Instant>>);
 
-impl Silence {
-    /// A connection fell silent.
-    pub(super) fn heard(&self) {
+impl Trust {
+    /// A connection is gone.
+    pub(super) fn broken(&self) {
         *self.0.lock() = Some(Instant::now());
     }
 
-    /// Whether a connection of this age was opened afterwards.
-    pub(super) fn is_after(&self, age: Duration) -> bool {
+    /// Whether a connection of this age was opened since.
+    pub(super) fn holds_for(&self, age: Duration) -> bool {
         self.0.lock().is_none_or(|at| at.elapsed() > age)
     }
 }
@@ -49,10 +49,10 @@ impl Postgres {
         silent: impl FnOnce() -> StoreError,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // The call, and with it its connection, is dropped after the silence was noted.
+        // The call, and with it its connection, is dropped after this was noted: so it is not taken back.
         let call = pin!(call);
         let Ok(result) = tokio::time::timeout(limit, call).await else {
-            self.silence.heard();
+            self.trust.broken();
             return Err(silent());
         };
         result

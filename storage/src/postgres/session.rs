@@ -1,7 +1,7 @@
 //! Connecting: session settings, the durability check, migrations and the facts of the store.
 
 use super::fault::Fault;
-use super::patience::Silence;
+use super::patience::Trust;
 use crate::backend::Facts;
 use crate::error::{Result, StoreError};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
@@ -40,10 +40,10 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
 }
 
 /// The pool; connects when first used. A connection that does not answer is closed instead of taken back, since nobody else
-/// would find out before the kernel does, in a quarter of an hour; those that were open when one fell `silent` are not handed
+/// would find out before the kernel does, in a quarter of an hour; those that were open when one was lost are not handed
 /// out again.
-pub(super) fn pool(options: &PgConnectOptions, silence: &Arc<Silence>) -> PgPool {
-    let (returned, reused) = (silence.clone(), silence.clone());
+pub(super) fn pool(options: &PgConnectOptions, trust: &Arc<Trust>) -> PgPool {
+    let (returned, reused) = (trust.clone(), trust.clone());
     PgPoolOptions::new()
         .max_connections(POOL_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -56,17 +56,17 @@ pub(super) fn pool(options: &PgConnectOptions, silence: &Arc<Silence>) -> PgPool
             })
         })
         .after_release(move |connection, _| {
-            let silence = returned.clone();
+            let trust = returned.clone();
             Box::pin(async move {
                 let Ok(answered) = timeout(ACQUIRE_TIMEOUT, connection.ping()).await else {
-                    silence.heard();
+                    trust.broken();
                     return Err(sqlx::Error::PoolTimedOut);
                 };
                 answered.map(|()| true)
             })
         })
         .before_acquire(move |_, connection| {
-            let good = reused.is_after(connection.age);
+            let good = reused.holds_for(connection.age);
             Box::pin(async move { Ok(good) })
         })
         .connect_lazy_with(options.clone())
