@@ -4,7 +4,8 @@ use super::{Done, greeting, say};
 use crate::config::{Config, LogFormat};
 use crate::{Server, store, telemetry};
 use std::io;
-use tokio::net::TcpListener;
+use std::net::SocketAddr;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a shell reports for a process that was interrupted.
@@ -29,8 +30,7 @@ async fn serve(config: Config) -> Done {
     let shown = config.clone();
     let checked = crate::check(config, shown.listen)?;
     let backend = store::open(&shown.store).await?;
-    let listener = TcpListener::bind(shown.listen)
-        .await
+    let listener = listen(shown.listen)
         .map_err(|error| format!("could not listen on {}: {error}", shown.listen))?;
     let server = Server::start(checked, backend, listener).await?;
     if shown.store.log_format == LogFormat::Plain {
@@ -52,6 +52,20 @@ async fn serve(config: Config) -> Done {
             std::process::exit(EXIT_INTERRUPTED)
         }
     }
+}
+
+/// Connections that wait to be accepted. When more come at once, the kernel drops their first packet and the client sends it
+/// again a second later.
+const BACKLOG: u32 = 1024;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// With TLS it asks to read the certificate again. Without, there is nothing to read, and it means what it always did: the

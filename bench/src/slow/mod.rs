@@ -88,6 +88,8 @@ pub(crate) async fn run(ground: &Ground, count: usize, waves: u32) -> Outcome<Ve
     quita.create(LARGE).await?;
     let readers = kinds(count).filter(|kind| *kind == Kind::Reader).count();
     fill(&quita, readers * LARGE_MESSAGES).await?;
+    // Hundreds of MiB that the kernel would write out beside what is measured.
+    tokio::process::Command::new("sync").status().await?;
     let publish = messages::publish(QUEUE, &message(), Some(&quita.key));
     let mut fates: [Fate; 3] = Default::default();
     let (mut without, mut with) = (Vec::new(), Vec::new());

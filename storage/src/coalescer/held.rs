@@ -1,7 +1,7 @@
 //! Leases on their way to a client.
 
 use super::Shared;
-use super::intake::Job;
+use super::intake::{GIVEN_BACK_AT_ONCE, Job};
 use crate::backend::{Delivery, Settle};
 use crate::model::{MessageId, Millis, Place, Queue};
 use crate::rules::settle::{Action, Claim};
@@ -53,6 +53,19 @@ impl Held {
         self.leases.clear();
     }
 
+    fn give_back(&self, &(id, fence, handed_out_at): &(MessageId, i32, Millis)) -> Settle {
+        Settle {
+            queue: self.queue.clone(),
+            id,
+            claim: Claim {
+                fence,
+                handed_out_at,
+                action: Action::GiveBack,
+                chance: 0.0,
+            },
+        }
+    }
+
     /// Nothing is held.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
@@ -67,34 +80,23 @@ impl Drop for Held {
         let Some(shared) = self.shared.upgrade() else {
             return;
         };
-        let settles: Vec<Settle> = self
-            .leases
-            .drain(..)
-            .map(|(id, fence, handed_out_at)| Settle {
-                queue: self.queue.clone(),
-                id,
-                claim: Claim {
-                    fence,
-                    handed_out_at,
-                    action: Action::GiveBack,
-                    chance: 0.0,
-                },
-            })
-            .collect();
         tracing::debug!(
-            leases = settles.len(),
+            leases = self.leases.len(),
             "an answer could not be delivered: giving the leases back"
         );
-        let (uid, weight) = (self.queue.uid, settles.len());
-        if shared
-            .intake
-            .push(uid, weight, weight * 256, Job::GiveBack(settles))
-            .is_err()
-        {
-            tracing::warn!(
-                leases = weight,
-                "could not give leases back: they run out by themselves"
-            );
+        for leases in self.leases.chunks(GIVEN_BACK_AT_ONCE) {
+            let settles: Vec<Settle> = leases.iter().map(|lease| self.give_back(lease)).collect();
+            let weight = settles.len();
+            let job = Job::GiveBack(settles);
+            let pushed = shared
+                .intake
+                .push(self.queue.uid, weight, weight * 256, job);
+            if pushed.is_err() {
+                tracing::warn!(
+                    leases = weight,
+                    "could not give leases back: they run out by themselves"
+                );
+            }
         }
     }
 }

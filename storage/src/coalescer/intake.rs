@@ -12,6 +12,11 @@ use tokio::sync::{Notify, oneshot};
 /// Items of one queue that a batch takes before the next queue has its turn (deficit round robin).
 const QUANTUM: usize = 32;
 
+/// Leases that a batch gives back beside publishes, at most. Nobody waits for them, and hundreds may come at once, when many
+/// clients that did not read their answers are cut off: each costs SQLite some 60 µs, which the publishes of the batch would
+/// wait. A job has no more of them than this.
+pub(super) const GIVEN_BACK_AT_ONCE: usize = 8;
+
 /// Bounds of what may wait. Beyond them a caller gets [`StoreError::Overloaded`] at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -44,7 +49,8 @@ pub(crate) enum Job {
 impl Job {
     fn kind(&self) -> usize {
         match self {
-            Self::Settle(..) | Self::GiveBack(_) => SETTLE,
+            Self::Settle(..) => SETTLE,
+            Self::GiveBack(_) => GIVE_BACK,
             Self::Publish(..) => PUBLISH,
             Self::Receive(..) => RECEIVE,
         }
@@ -73,6 +79,7 @@ impl Job {
 const SETTLE: usize = 0;
 const PUBLISH: usize = 1;
 const RECEIVE: usize = 2;
+const GIVE_BACK: usize = 3;
 
 struct Waiting {
     weight: usize,
@@ -166,7 +173,7 @@ impl Room {
 
 #[derive(Default)]
 struct State {
-    kinds: [Lines; 3],
+    kinds: [Lines; 4],
     bytes: usize,
     refusing: bool,
     closed: bool,
@@ -209,10 +216,11 @@ impl Intake {
         let kind = job.kind();
         {
             let mut state = self.state.lock();
-            if state.closed || (state.refusing && kind != SETTLE) {
+            let settles = matches!(kind, SETTLE | GIVE_BACK);
+            if state.closed || (state.refusing && !settles) {
                 return Err(StoreError::Draining);
             }
-            let (items, room) = if kind == SETTLE {
+            let (items, room) = if settles {
                 (self.limits.items * 4, self.limits.bytes * 2)
             } else {
                 (self.limits.items, self.limits.bytes)
@@ -244,7 +252,10 @@ impl Intake {
                     empty: true,
                     freed: 0,
                 };
-                for kind in [SETTLE, PUBLISH, RECEIVE] {
+                for kind in [SETTLE, PUBLISH, RECEIVE, GIVE_BACK] {
+                    if kind == GIVE_BACK && lane.kinds.publishes {
+                        room.items = room.items.min(GIVEN_BACK_AT_ONCE);
+                    }
                     if takes(lane.kinds, kind) {
                         state.kinds[kind].take(&mut room, &mut jobs);
                     }
@@ -266,7 +277,7 @@ impl Intake {
         let state = self.state.lock();
         (
             state.kinds[PUBLISH].items,
-            state.kinds[SETTLE].items,
+            state.kinds[SETTLE].items + state.kinds[GIVE_BACK].items,
             state.kinds[RECEIVE].items,
         )
     }
@@ -316,7 +327,7 @@ impl Intake {
 
 fn takes(kinds: Kinds, kind: usize) -> bool {
     match kind {
-        SETTLE => kinds.settles,
+        SETTLE | GIVE_BACK => kinds.settles,
         PUBLISH => kinds.publishes,
         _ => kinds.receives,
     }

@@ -109,7 +109,7 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
                     End::TimedOut(limit) => {
                         tracing::debug!(%peer, limit = limit.name(), "a connection took too long");
                         metrics.limited(limit);
-                        break Last::TimedOut;
+                        break Last::TimedOut(limit);
                     }
                 },
                 changed = stage.changed() => {
@@ -129,8 +129,10 @@ async fn serve<T: Transport>(mut stream: T, shared: Arc<Shared>, server: Server)
         Last::Whole if ended_in_error || shared.unread() => {
             let _ = tokio::time::timeout(LINGER, leave(&mut stream)).await;
         }
+        // The kernel holds megabytes that nobody took, and freeing them takes longer than a request.
+        Last::TimedOut(Limit::WriteStall) => drop(tokio::task::spawn_blocking(|| drop(stream))),
         // A client at rest is told that this is an end and no accident, if that can be had at once.
-        Last::TimedOut if !stream.holds_back() => drop(stream.shutdown().now_or_never()),
+        Last::TimedOut(_) if !stream.holds_back() => drop(stream.shutdown().now_or_never()),
         _ => {}
     }
 }
@@ -146,7 +148,7 @@ enum Last {
     /// With the last answer, or with an error of the client's.
     Whole,
     /// It ran into one of its bounds.
-    TimedOut,
+    TimedOut(Limit),
     /// The server gave it up.
     Dropped,
 }

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 const CHUNK: usize = 16 << 10;
 
 /// A way to a client: TCP, or TLS over it.
-pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Asks the kernel whether the client has gone; an error says so.
     fn still_there(&mut self, cx: &Context<'_>) -> io::Result<()>;
 

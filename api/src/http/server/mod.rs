@@ -24,6 +24,7 @@ use crate::config::Config;
 use crate::drain::Drain;
 use crate::limit::Limit;
 use crate::metrics::Metrics;
+use crate::open_files;
 use axum::Router;
 use connection::Server;
 use delivery::Shared;
@@ -107,6 +108,7 @@ impl Edge {
         let connections = bounds
             .connections
             .clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        open_files::reserve(connections, &listener);
         let places = Arc::new(Semaphore::new(connections));
         let (stage, seen) = watch::channel(Stage::Open);
         let accepting = Accepting {
