@@ -127,6 +127,13 @@ impl Process {
         })
     }
 
+    /// The same, with these variables in its environment.
+    pub fn start_where(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_with(folder, arguments, |command| {
+            command.envs(variables.iter().copied());
+        })
+    }
+
     /// The same, with the command changed by `change` before it runs.
     fn start_with(folder: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
