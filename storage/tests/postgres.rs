@@ -6,12 +6,12 @@
 use bytes::Bytes;
 use quita_storage::audit::AuditQuery;
 use quita_storage::backend::{
-    Answer, Backend, Batch, Call, Expect, Keep, Operation, Publish, Published, Receive, Received,
-    RequestId, Settle, SettleOutcome,
+    Answer, Backend, Batch, Call, Delivery, Expect, Keep, Operation, Publish, Published, Receive,
+    Received, RequestId, Settle, SettleOutcome,
 };
 use quita_storage::dead_letters::SelectionId;
 use quita_storage::error::StoreError;
-use quita_storage::model::{Failure, MessageId, Policy, Queue, QueueUid};
+use quita_storage::model::{Failure, MessageId, Place, Policy, Queue, QueueUid};
 use quita_storage::redrives::{BulkAction, RedriveId, RedrivePlan, RedriveState};
 use quita_storage::rules::settle::{Action, Claim, Settled};
 use quita_tests::postgres::{Database, database};
@@ -855,5 +855,198 @@ async fn life_spans_end_without_a_dead_lock() {
     assert_eq!(dead_locks, 0);
     println!("{expired} life spans ended, no dead-lock");
     drop(connection);
+    database.drop().await;
+}
+
+/// A receive from two queues is held up in the first one; what is published to the second one meanwhile is handed out too, and
+/// its lease does not begin before it was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_begins_when_its_message_is_there_however_long_the_receive_was_held_up() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let stores = replicas(&database, 2).await;
+    let slow = queue(&stores[0], "slow", Policy::default()).await;
+    let quick = queue(&stores[0], "quick", Policy::default()).await;
+    let mut holder = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let mut watcher = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let mut held_up = false;
+    // Counters have a row per minute: where one ends in between, nothing is held up, and it has to be tried again.
+    for _ in 0..3 {
+        // The first one makes the row of the counter that the second one is held up at.
+        publish(&stores[0], &slow, 2).await;
+        let first = stores[0].apply(&receive(&slow, 1, 60_000), None).await;
+        assert_eq!(deliveries(first.unwrap().receives).len(), 1);
+        let sql = format!(
+            "BEGIN; SELECT FROM counter WHERE uid = {} FOR UPDATE",
+            slow.uid.0
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(&mut holder)
+            .await
+            .unwrap();
+        let mut both = receive(&slow, 1, 60_000);
+        both.receives.extend(receive(&quick, 1, 60_000).receives);
+        let store = Arc::clone(&stores[0]);
+        let receiving = tokio::spawn(async move { store.apply(&both, None).await });
+        while !held_up && !receiving.is_finished() {
+            let waits =
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+                AND wait_event_type = 'Lock')";
+            held_up = sqlx::query_scalar(waits)
+                .fetch_one(&mut watcher)
+                .await
+                .unwrap();
+        }
+        publish(&stores[1], &quick, 1).await;
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        let received = deliveries(receiving.await.unwrap().unwrap().receives);
+        let late = received
+            .iter()
+            .find(|d| d.message.envelope.queue == quick.uid);
+        if let (true, Some(late)) = (held_up, late) {
+            let Place::Leased(lease) = &late.message.place else {
+                panic!("{late:?}");
+            };
+            let published = late.message.envelope.created_at;
+            assert!(lease.leased_at >= published, "{published} {lease:?}");
+            assert_eq!(lease.expires_at, lease.leased_at + 60_000);
+            break;
+        }
+    }
+    assert!(held_up, "no receive was held up");
+    for store in stores {
+        store.close().await;
+    }
+    database.drop().await;
+}
+
+async fn publish(store: &Store, queue: &Arc<Queue>, count: u64) {
+    let batch = Batch {
+        publishes: (0..count).map(|n| message(queue, None, n)).collect(),
+        ..Batch::default()
+    };
+    store.apply(&batch, None).await.unwrap();
+}
+
+fn deliveries(received: Vec<Received>) -> Vec<Delivery> {
+    let messages = received.into_iter().map(|received| match received {
+        Received::Messages(messages) => messages,
+        other => panic!("{other:?}"),
+    });
+    messages.flatten().collect()
+}
+
+/// A relay that passes on until it sees the commit of a publish that took a unique key. That one it passes on, and then nothing
+/// more in any direction until `dark` is false again.
+async fn relay_that_goes_dark(server: String, dark: Arc<AtomicBool>) -> u16 {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            if dark.load(Ordering::SeqCst) {
+                continue;
+            }
+            let Ok(upstream) = tokio::net::TcpStream::connect(&server).await else {
+                continue;
+            };
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = upstream.into_split();
+            let goes_dark = dark.clone();
+            tokio::spawn(async move {
+                let (mut buffer, mut took_a_key) = (vec![0; 65_536], false);
+                while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+                    let says = |text: &[u8]| buffer[..read].windows(text.len()).any(|w| w == text);
+                    took_a_key |= says(b"publish, claim key");
+                    if took_a_key && says(b"COMMIT") {
+                        goes_dark.store(true, Ordering::SeqCst);
+                    }
+                    if to_server.write_all(&buffer[..read]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            let is_dark = dark.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+                    let lost = is_dark.load(Ordering::SeqCst);
+                    if lost || to_client.write_all(&buffer[..read]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// The answer to the commit is lost, and before the server can look, its message was received and acked elsewhere: it is no
+/// duplicate of itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publish_whose_commit_was_not_answered_is_no_duplicate_of_itself() {
+    let Some(database) = database().await else {
+        return;
+    };
+    let (head, name) = database.url.rsplit_once('/').unwrap();
+    let (user, server) = head.rsplit_once('@').unwrap();
+    let dark = Arc::new(AtomicBool::new(false));
+    let port = relay_that_goes_dark(server.to_owned(), dark.clone()).await;
+    let behind = quita_storage::open(&format!("{user}@127.0.0.1:{port}/{name}"))
+        .await
+        .unwrap();
+    let direct = quita_storage::open(&database.url).await.unwrap();
+    let policy = Policy {
+        unique_key: true,
+        ..Policy::default()
+    };
+    let queue = queue(&direct, "charges", policy).await;
+    let publish = Publish {
+        key: Some("order-1".into()),
+        ..message(&queue, None, 1)
+    };
+    let store = Arc::clone(&behind);
+    let publishing = tokio::spawn(async move {
+        let batch = Batch {
+            publishes: vec![publish],
+            ..Batch::default()
+        };
+        store.apply(&batch, None).await
+    });
+    let delivery = loop {
+        let received = direct
+            .apply(&receive(&queue, 1, 60_000), None)
+            .await
+            .unwrap();
+        if let Some(delivery) = deliveries(received.receives).pop() {
+            break delivery;
+        }
+        assert!(!publishing.is_finished(), "its answer came through");
+    };
+    let Place::Leased(lease) = &delivery.message.place else {
+        panic!("{delivery:?}");
+    };
+    let id = delivery.message.envelope.id;
+    let ack = settle(
+        &queue,
+        id,
+        1,
+        lease.leased_at,
+        Action::Ack { outcome: None },
+    );
+    let batch = Batch {
+        settles: vec![ack],
+        ..Batch::default()
+    };
+    direct.apply(&batch, None).await.unwrap();
+    dark.store(false, Ordering::SeqCst);
+    let outcome = publishing.await.unwrap().unwrap();
+    assert!(
+        matches!(outcome.publishes[..], [Published::Created { id: made, .. }] if made == id),
+        "{outcome:?}"
+    );
+    for store in [behind, direct] {
+        store.close().await;
+    }
     database.drop().await;
 }

@@ -98,7 +98,7 @@ fn find_or_start() -> Option<Server> {
 }
 
 /// The folder of the newest installed `initdb`, one on PATH first.
-fn binaries() -> Option<PathBuf> {
+pub fn binaries() -> Option<PathBuf> {
     let on_path = setting("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&on_path).find(|dir| dir.join("initdb").is_file());
     if found.is_none() {
@@ -188,7 +188,7 @@ fn is_ready(home: &Path) -> bool {
 }
 
 /// Whom to run the server as, since it refuses to run as root. Gives `home` to that user.
-fn unprivileged(home: &Path) -> Option<(u32, u32)> {
+pub fn unprivileged(home: &Path) -> Option<(u32, u32)> {
     if std::fs::metadata(home).unwrap().uid() != 0 {
         return None;
     }

@@ -260,10 +260,12 @@ fn free_address() -> SocketAddr {
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        // target/<profile>/deps/<this test>
+        // target/<profile>/deps/<this test>, or target/<profile>/<this program>
         let mut folder = std::env::current_exe().unwrap();
         folder.pop();
-        folder.pop();
+        if folder.ends_with("deps") {
+            folder.pop();
+        }
         let mut build = Command::new(env!("CARGO"));
         build.args([
             "build",

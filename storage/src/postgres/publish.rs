@@ -127,14 +127,16 @@ pub(super) const DEPTHS: &str = "-- publish, depths
 SELECT w.id, c.depth FROM unnest($1::int[]) AS w(id)
 CROSS JOIN LATERAL (SELECT coalesce(sum(delayed + ready + leased), 0)::bigint AS depth FROM counter WHERE queue_id = w.id) c";
 
-// What a committed batch of a lost connection stored: by its message, or by the claim of its request id.
+// What a committed batch of a lost connection stored: by its message, or, where that has ended since, by what it took: its
+// request id or its unique key.
 pub(super) const STORED: &str = "-- publish, stored
-SELECT w.i, coalesce(m.created_at, d.kept_from) FROM unnest($1::int[], $2::bigint[], $3::int[], $4::bytea[])
-    AS w(i, seq, uid, digest)
+SELECT w.i, coalesce(m.created_at, d.kept_from) FROM unnest($1::int[], $2::bigint[], $3::int[], $4::bytea[], $5::bytea[])
+    AS w(i, seq, uid, digest, key)
 LEFT JOIN LATERAL (SELECT created_at FROM message m WHERE m.seq = w.seq LIMIT 1) m ON true
 LEFT JOIN LATERAL (SELECT kept_from FROM dedupe d WHERE d.uid = w.uid AND d.digest = w.digest AND d.seq = w.seq LIMIT 1) d
     ON true
-WHERE m.created_at IS NOT NULL OR d.kept_from IS NOT NULL";
+LEFT JOIN LATERAL (SELECT seq FROM unique_key k WHERE k.uid = w.uid AND k.key = w.key AND k.seq = w.seq LIMIT 1) k ON true
+WHERE m.created_at IS NOT NULL OR d.kept_from IS NOT NULL OR k.seq IS NOT NULL";
 
 /// An item with its place in the batch and the id of this attempt.
 #[derive(Clone, Copy)]
@@ -397,11 +399,18 @@ impl Postgres {
                 .bind(items.iter().map(|i| i.id.0).collect::<Vec<_>>())
                 .bind(items.iter().map(Item::uid).collect::<Vec<_>>())
                 .bind(items.iter().map(Item::digest).collect::<Vec<_>>())
+                .bind(items.iter().map(Item::unique_key).collect::<Vec<_>>())
                 .fetch_all(&self.pool)
                 .await;
             let found = rows.and_then(|rows| {
+                let made_at = |at| items.iter().find(|i| i.at == at).map(|i| i.id.made_at());
                 rows.iter()
-                    .map(|row| Ok((row.try_get::<i32, _>(0)? as usize, row.try_get(1)?)))
+                    .map(|row| {
+                        let at = row.try_get::<i32, _>(0)? as usize;
+                        // A key does not know when it was taken; the id does, within milliseconds.
+                        let stored_at: Option<Millis> = row.try_get(1)?;
+                        Ok((at, stored_at.or_else(|| made_at(at)).unwrap_or_default()))
+                    })
                     .collect()
             });
             match found {

@@ -107,6 +107,8 @@ enum Found {
 }
 
 struct Taken {
+    /// When the statement handed it out.
+    at: Millis,
     /// Place among the slots of the statement, from 1.
     slot: i32,
     place: Millis,
@@ -140,13 +142,13 @@ impl Postgres {
                 break;
             }
             let round = self.round(&mut held, &groups, &open, together, now).await;
-            let (round_at, found) = round.map_err(|error| super::after_a_part(error, committed))?;
+            let found = round.map_err(|error| super::after_a_part(error, committed))?;
             committed = true;
-            *at = round_at;
             let mut odd = BTreeMap::new();
             let mut again = Vec::new();
-            for (index, found) in open.iter().copied().zip(found) {
+            for (index, (found_at, found)) in open.iter().copied().zip(found) {
                 let group = &mut groups[index];
+                *at = found_at.max(*at);
                 match found {
                     Found::Stale | Found::Paused => {
                         for (place, _) in &group.receives {
@@ -170,9 +172,9 @@ impl Postgres {
                                 .map(|(_, r)| r.lease_ms)
                                 .min()
                                 .unwrap_or_default();
-                            stir.add_due(round_at.saturating_add(shortest));
+                            stir.add_due(found_at.saturating_add(shortest));
                         }
-                        group.deal(taken, round_at);
+                        group.deal(taken);
                         if !not_handed_out.is_empty() {
                             again.push(index);
                             odd.extend(
@@ -209,7 +211,7 @@ impl Postgres {
         open: &[usize],
         together: bool,
         now: Now,
-    ) -> Result<(Millis, Vec<Found>)> {
+    ) -> Result<Vec<(Millis, Found)>> {
         loop {
             let (connection, mark) = held.begin(&self.options).await?;
             let result =
@@ -235,23 +237,21 @@ impl Postgres {
         open: &[usize],
         together: bool,
         now: Now,
-    ) -> Result<(Millis, Vec<Found>), Fault> {
-        let mut now = now;
+    ) -> Result<Vec<(Millis, Found)>, Fault> {
         if together {
-            now = Some(begin_marked(connection, mark, now).await?);
+            begin_marked(connection, mark, now).await?;
         }
         let mut all = Vec::with_capacity(open.len());
-        let mut at = now.unwrap_or_default();
         for index in open {
+            // Each statement reads the clock itself: it sees what others committed since the transaction began, and a lease
+            // must not begin before its message was there.
             let group = &groups[*index];
-            let (done_at, found) = self.scan(connection, mark, group, now, together).await?;
-            at = done_at;
-            all.push(found);
+            all.push(self.scan(connection, mark, group, now, together).await?);
         }
         if together {
             commit(connection).await?;
         }
-        Ok((at, all))
+        Ok(all)
     }
 
     /// A bounded scan, followed by a full one when it came back short. The second one finds nothing of the first: those rows
@@ -370,7 +370,7 @@ impl Postgres {
 
 impl Group<'_> {
     /// Gives the messages to the receives whose slots they took.
-    fn deal(&mut self, mut taken: Vec<Taken>, now: Millis) {
+    fn deal(&mut self, mut taken: Vec<Taken>) {
         taken.sort_by_key(|taken| taken.slot);
         let mut slots = Vec::new();
         for (receive, left) in self.left.iter().enumerate() {
@@ -382,13 +382,23 @@ impl Group<'_> {
             };
             self.left[receive] -= 1;
             let (_, request) = self.receives[receive];
-            self.dealt[receive].push(taken.hand_over(request, now));
+            add(&mut self.dealt[receive], taken.hand_over(request));
         }
     }
 }
 
+/// Adds a delivery to an answer. Where looking again took longer than the lease of what was found first, the same message may
+/// come twice: only its latest delivery is good for anything.
+fn add(answer: &mut Vec<Delivery>, delivery: Delivery) {
+    if delivery.message.life.fence > 1 {
+        let id = delivery.message.envelope.id;
+        answer.retain(|earlier| earlier.message.envelope.id != id);
+    }
+    answer.push(delivery);
+}
+
 impl Taken {
-    fn hand_over(self, receive: &Receive, now: Millis) -> Delivery {
+    fn hand_over(self, receive: &Receive) -> Delivery {
         let policy = &receive.queue.policy;
         let expires_at = self.row.envelope.expires_at;
         let mut message = Message {
@@ -403,8 +413,8 @@ impl Taken {
         let bounds = rules::bounds(&message, policy);
         message.life.fence += 1;
         message.place = Place::Leased(Lease {
-            leased_at: now,
-            expires_at: now.saturating_add(receive.lease_ms),
+            leased_at: self.at,
+            expires_at: self.at.saturating_add(receive.lease_ms),
             available_at: self.place,
             bounds,
             worker: receive.worker.clone(),
@@ -532,7 +542,7 @@ async fn try_scan(
         };
         places.push((rank(message.envelope.priority), place));
         if is_taken {
-            taken.push(read(row, place, message)?);
+            taken.push(read(row, at, place, message)?);
         } else if !plain {
             odd.push(seq);
         }
@@ -540,7 +550,7 @@ async fn try_scan(
     Ok((at, Found::Rows { taken, odd, places }))
 }
 
-fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
+fn read(row: &PgRow, at: Millis, place: Millis, message: rows::MessageRow) -> Result<Taken, Fault> {
     let life = Life {
         fence: row.try_get(8)?,
         attempts: row.try_get(9)?,
@@ -550,6 +560,7 @@ fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, 
     };
     let payload: &[u8] = row.try_get(13 + MESSAGE_COLUMNS)?;
     Ok(Taken {
+        at,
         slot: row.try_get(6)?,
         place,
         life,
@@ -557,4 +568,52 @@ fn read(row: &PgRow, place: Millis, message: rows::MessageRow) -> Result<Taken, 
         payload: Bytes::copy_from_slice(payload),
         last_failure: rows::delivered(row, 14 + MESSAGE_COLUMNS)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Envelope, MessageId};
+
+    fn delivery(counter: u16, fence: i32) -> Delivery {
+        let envelope = Envelope {
+            id: MessageId::new(2_000_000_000_000, 1, counter),
+            queue: QueueUid(1),
+            created_at: 0,
+            first_available_at: 0,
+            priority: 4,
+            request_id: None,
+            key: None,
+            expires_at: None,
+            max_attempts: None,
+            backoff: None,
+            headers: None,
+        };
+        let life = Life {
+            fence,
+            ..Life::default()
+        };
+        Delivery {
+            message: Message {
+                envelope: Arc::new(envelope),
+                life,
+                place: Place::Ready { available_at: 0 },
+                completion: None,
+                expires_at: None,
+            },
+            max_attempts: 5,
+            payload: Bytes::new(),
+            last_failure: None,
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_message_once_and_its_latest_delivery() {
+        let mut answer = Vec::new();
+        for (counter, fence) in [(1, 1), (2, 1), (1, 4), (3, 2)] {
+            add(&mut answer, delivery(counter, fence));
+        }
+        let fences: Vec<i32> = answer.iter().map(|d| d.message.life.fence).collect();
+        assert_eq!(fences, [1, 4, 2]);
+    }
 }

@@ -87,6 +87,21 @@ pub(super) async fn migrate(options: &PgConnectOptions) -> Result<()> {
     migrated.map_err(StoreError::internal)
 }
 
+/// With a hint where a statement that this session prepared is another session's: a pooler stands in between.
+fn explained(error: sqlx::Error) -> StoreError {
+    const TAKEN_OR_MISSING: [&str; 2] = ["42P05", "26000"];
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    if code.is_some_and(|code| TAKEN_OR_MISSING.contains(&code.as_ref())) {
+        return StoreError::unavailable(format!(
+            "{error}; something between this server and PostgreSQL hands sessions around, as PgBouncer does in transaction \
+             mode: use its session mode, or connect to PostgreSQL itself"
+        ));
+    }
+    StoreError::unavailable(error)
+}
+
 /// Refuses a store that would answer before the commit is on disk.
 ///
 /// A pooler that hands sessions around loses `SET`s, and then reads back the server's default here; each batch checks
@@ -98,7 +113,7 @@ pub(super) async fn check_durability(connection: &mut PgConnection) -> Result<()
     )
     .fetch_one(connection)
     .await
-    .map_err(StoreError::unavailable)?;
+    .map_err(explained)?;
     let get = |i: usize| row.try_get::<String, _>(i).map_err(StoreError::internal);
     let (commit, fsync, pages) = (get(0)?, get(1)?, get(2)?);
     if commit != "on" && commit != "remote_apply" {
