@@ -249,7 +249,7 @@ fn ready(address: SocketAddr) -> bool {
 }
 
 /// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
