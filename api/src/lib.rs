@@ -39,6 +39,7 @@ use metrics::Metrics;
 use quita_storage::backend::Backend;
 use quita_storage::coalescer::Coalescer;
 use quita_storage::error::StoreError;
+use quita_storage::known_bug;
 use quita_storage::model::Policy;
 use quita_storage::timer::Timer;
 use quita_storage::wakeup::Wakeup;
@@ -281,6 +282,9 @@ impl Server {
     /// commits what waits → stops the loops → closes the store. No answer is cut before the drain deadline is over.
     pub async fn stop(mut self) {
         tracing::info!(open = self.edge.open(), "stopping");
+        if known_bug!("listener-closed-before-readiness-flips") {
+            self.edge.close();
+        }
         // Whoever waits for messages is told by this, and answered empty.
         self.drain.begin();
         tokio::time::sleep(self.config.drain_delay_seconds).await;

@@ -23,6 +23,7 @@ pub mod clock;
 pub mod coalescer;
 pub mod dead_letters;
 pub mod error;
+pub mod known_bug;
 pub mod memory;
 pub mod model;
 pub mod postgres;

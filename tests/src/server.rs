@@ -259,45 +259,60 @@ pub fn free_address() -> SocketAddr {
 /// Builds the binary, once per test process, and says where it is.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        // target/<profile>/deps/<this test>, or target/<profile>/<this program>
-        let mut folder = std::env::current_exe().unwrap();
+    BINARY.get_or_init(|| build(&[]))
+}
+
+/// Builds a binary that can have the known bugs and says where it is. Call it before [`binary`], which takes its place.
+pub fn binary_with_bugs() -> std::io::Result<PathBuf> {
+    let built = build(&["--features", "quita-api/known-bugs"]);
+    let folder = built.with_file_name("known-bugs");
+    std::fs::create_dir_all(&folder)?;
+    let kept = folder.join("quita");
+    // A link would be changed by the next build.
+    let _ = std::fs::remove_file(&kept);
+    std::fs::copy(built, &kept)?;
+    Ok(kept)
+}
+
+fn build(more: &[&str]) -> PathBuf {
+    // target/<profile>/deps/<this test>, or target/<profile>/<this program>
+    let mut folder = std::env::current_exe().unwrap();
+    folder.pop();
+    if folder.ends_with("deps") {
         folder.pop();
-        if folder.ends_with("deps") {
-            folder.pop();
+    }
+    let mut build = Command::new(env!("CARGO"));
+    build.args([
+        "build",
+        "--quiet",
+        // The same packages as the tests were built with, so that nothing is compiled twice.
+        "--workspace",
+        "--bin",
+        "quita",
+    ]);
+    build.args(more);
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    // What cargo tells a test about its own package would make build scripts run again, and everything after them.
+    for (name, _) in std::env::vars_os() {
+        let own = [
+            "CARGO_PKG_",
+            "CARGO_MANIFEST_",
+            "CARGO_CRATE_",
+            "CARGO_PRIMARY_",
+            "CARGO_BIN_",
+        ];
+        if own
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
+        {
+            build.env_remove(name);
         }
-        let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            // The same packages as the tests were built with, so that nothing is compiled twice.
-            "--workspace",
-            "--bin",
-            "quita",
-        ]);
-        if folder.ends_with("release") {
-            build.arg("--release");
-        }
-        // What cargo tells a test about its own package would make build scripts run again, and everything after them.
-        for (name, _) in std::env::vars_os() {
-            let own = [
-                "CARGO_PKG_",
-                "CARGO_MANIFEST_",
-                "CARGO_CRATE_",
-                "CARGO_PRIMARY_",
-                "CARGO_BIN_",
-            ];
-            if own
-                .iter()
-                .any(|own| name.to_string_lossy().starts_with(own))
-            {
-                build.env_remove(name);
-            }
-        }
-        assert!(
-            build.status().unwrap().success(),
-            "the server could not be built"
-        );
-        folder.join("quita")
-    })
+    }
+    assert!(
+        build.status().unwrap().success(),
+        "the server could not be built"
+    );
+    folder.join("quita")
 }

@@ -39,6 +39,21 @@ pub(crate) struct Args {
     /// Runs with a name, several with commas, `all` for all of them; each says what has to come out
     #[arg(long, value_delimiter = ',')]
     pub(crate) scenario: Vec<String>,
+    /// The known bugs, each put back in a server: every one has to be found
+    #[arg(long)]
+    pub(crate) controls: bool,
+    /// Only these of the known bugs, several with commas
+    #[arg(long, value_delimiter = ',', requires = "controls")]
+    pub(crate) only: Vec<String>,
+    /// A run with each of these for every known bug
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3])]
+    pub(crate) seeds: Vec<u64>,
+    /// A server built with the feature `known-bugs`; without it, it is built
+    #[arg(long)]
+    pub(crate) quita_with_bugs: Option<PathBuf>,
+    /// The bug that the server has, which has to be built with it
+    #[arg(long)]
+    pub(crate) known_bug: Option<String>,
     /// No load: the verdict on this history
     #[arg(long)]
     pub(crate) recheck: Option<PathBuf>,

@@ -2,11 +2,12 @@
 //!
 //! Reading order: [`history`] (what is written down) → [`drive`] (the load) → [`cluster`] (the servers) and [`proxy`] →
 //! [`nemesis`] (the faults) → [`run`] (all of it together) → [`check`] (the verdicts, from the history alone) → [`report`]
-//! (what is printed).
+//! (what is printed). [`scenario`] and [`controls`] are runs with a purpose.
 
 mod args;
 mod check;
 mod cluster;
+mod controls;
 mod drive;
 mod history;
 mod nemesis;
@@ -20,13 +21,14 @@ use clap::Parser;
 use cluster::Twist;
 use report::Report;
 use scenario::Expected;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.recheck {
         Some(file) => verdict(file).map(|report| report.holds()),
+        None if args.controls => controls::all(&args),
         None if args.scenario.is_empty() => {
             tortured(&args, Twist::None).map(|report| report.holds())
         }
@@ -43,13 +45,17 @@ fn main() -> ExitCode {
 }
 
 fn tortured(args: &Args, twist: Twist) -> Result<Report, String> {
+    verdict(&history_of(args, twist)?)
+}
+
+/// Does one run; where its history is.
+fn history_of(args: &Args, twist: Twist) -> Result<PathBuf, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     let runtime = runtime.map_err(|e| e.to_string())?;
-    let history = runtime.block_on(run::run(args, twist))?;
-    verdict(&history)
+    runtime.block_on(run::run(args, twist))
 }
 
 /// Prints the verdict.

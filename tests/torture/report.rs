@@ -41,6 +41,27 @@ impl Report {
         self.judgement.broken(1)
     }
 
+    /// Numbers of the promises that were broken.
+    pub(crate) fn broken_promises(&self) -> Vec<u8> {
+        let all = 1..=PROMISES.len() as u8;
+        all.filter(|n| self.judgement.broken(*n) > 0).collect()
+    }
+
+    /// The first complaint about each broken promise.
+    pub(crate) fn complaints(&self) -> String {
+        let mut text = String::new();
+        for (number, verdict) in (1..).zip(&self.judgement.verdicts) {
+            if let Verdict::Broken {
+                broken, examples, ..
+            } = verdict
+            {
+                let first = examples.first().map_or("", String::as_str);
+                let _ = writeln!(text, "  {number:>2} {broken:>5} times, first: {first}");
+            }
+        }
+        text
+    }
+
     fn operations(&self) -> String {
         let counts = &self.facts.counts;
         let mut text = String::new();
@@ -131,8 +152,8 @@ impl Report {
 
     /// What the figures of the last line leave out as well.
     fn broken(&self) -> String {
-        let all = (1..=PROMISES.len() as u8).filter(|n| self.judgement.broken(*n) > 0);
-        let numbers: Vec<String> = all.map(|n| n.to_string()).collect();
+        let all = self.broken_promises();
+        let numbers: Vec<String> = all.iter().map(u8::to_string).collect();
         match numbers[..] {
             [] => "every promise that could be judged holds".to_owned(),
             _ => format!("BROKEN: {}", numbers.join(", ")),

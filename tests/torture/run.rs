@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &Args, twist: Twist) -> Result<PathBuf, String> {
         args.servers(),
         twist,
         &folder,
-        setup(quita, &key),
+        setup(quita, &key, args.known_bug.as_deref()),
         &history,
     );
     let cluster = Arc::new(cluster.await?);
@@ -137,7 +137,7 @@ fn header(args: &Args, seed: u64, quita: &Path) -> Result<Header, String> {
     })
 }
 
-fn setup(quita: PathBuf, key: &str) -> Setup {
+fn setup(quita: PathBuf, key: &str, known_bug: Option<&str>) -> Setup {
     let seconds = |time: Duration| time.as_secs_f64().to_string();
     Setup {
         quita,
@@ -149,7 +149,10 @@ fn setup(quita: PathBuf, key: &str) -> Setup {
         ],
         key: key.to_owned(),
         wrapper: Vec::new(),
-        environment: Vec::new(),
+        environment: known_bug
+            .map(|bug| ("QUITA_KNOWN_BUG".to_owned(), bug.to_owned()))
+            .into_iter()
+            .collect(),
     }
 }
 

@@ -10,9 +10,11 @@ use super::claims::{Claims, First, taken};
 use super::drafts::{For, Wanted};
 use super::fault::{Fault, Now};
 use super::lane::{Mark, Verdict, begin_marked, bounded, closed_gate, commit};
+use super::queues::Cache;
 use super::rows::{rank, text};
 use crate::backend::{Publish, Published, Stir};
 use crate::error::{Result, StoreError};
+use crate::known_bug;
 use crate::model::{MessageId, Millis, Place, State};
 use crate::rules::{self, time};
 use sqlx::Row;
@@ -278,7 +280,7 @@ impl Postgres {
         let mut held = self.publishing.take().await?;
         while !plain.is_empty() {
             let (connection, mark) = held.begin(&self.options).await?;
-            let result = bounded(try_plain(connection, mark, &plain, now)).await;
+            let result = bounded(try_plain(connection, mark, &plain, now, &self.cache)).await;
             match held.judge(&self.options, result).await? {
                 Verdict::Done(done) => {
                     *at = done.now;
@@ -561,16 +563,29 @@ async fn try_plain(
     mark: Mark,
     items: &[Item<'_>],
     now: Now,
+    cache: &Cache,
 ) -> Result<Plain, Fault> {
     let queues = distinct(items);
-    let query = sqlx::query(PUBLISH)
+    let sql = known_bug!("dedupe-by-select-then-insert", PUBLISH,
+        "OR seq IN (SELECT seq FROM d)" => "OR NOT EXISTS (SELECT 1 FROM dedupe k WHERE k.uid = inp.uid AND k.digest = inp.digest)");
+    let sql = known_bug!("purge-through-a-stale-queue-cache", sql,
+        "SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
+        LIMIT 1 FOR KEY SHARE" => "SELECT w.version::int AS live_id");
+    let version = |q: &&Publish| {
+        if known_bug!("purge-through-a-stale-queue-cache") {
+            cache.live_id(q.queue.uid)
+        } else {
+            q.queue.version
+        }
+    };
+    let query = sqlx::query(sql)
         .bind(now)
         .bind(mark.n)
         .bind(mark.batcher)
         .bind(mark.epoch)
         .bind((0..queues.len() as i32).collect::<Vec<_>>())
         .bind(queues.iter().map(|q| q.queue.uid.0).collect::<Vec<_>>())
-        .bind(queues.iter().map(|q| q.queue.version).collect::<Vec<_>>())
+        .bind(queues.iter().map(version).collect::<Vec<_>>())
         .bind(mark.stripe);
     let rows = bind_items(query, items, &queues)
         .fetch_all(connection)

@@ -19,6 +19,15 @@ pub(super) struct Cache {
     rows: Mutex<HashMap<i32, Arc<Known>>>,
 }
 
+impl Cache {
+    /// The incarnation that a queue had when it was last looked at.
+    pub(super) fn live_id(&self, uid: QueueUid) -> i64 {
+        let rows = self.rows.lock();
+        rows.get(&uid.0)
+            .map_or(-1, |known| i64::from(known.live_id))
+    }
+}
+
 pub(super) const BY_UID: &str = concat!(
     "-- queue by uid\nSELECT ",
     queue_columns!(),

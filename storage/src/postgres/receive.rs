@@ -12,6 +12,7 @@ use super::rows::{self, MESSAGE_COLUMNS, delivery_columns, message_columns, rank
 use super::write::Writes;
 use crate::backend::{Delivery, MAX_RECEIVE_BYTES, Receive, Received, Stir};
 use crate::error::Result;
+use crate::known_bug;
 use crate::model::{Lease, Life, Millis, Place, QueueUid};
 use crate::rules::{self, Message, time};
 use bytes::Bytes;
@@ -490,7 +491,10 @@ async fn try_scan(
     lengths.drain(..skip as usize);
     workers.drain(..skip as usize);
     let greedy = group.receives.len() == 1 && group.receives[0].1.max > MOST_UNMEASURED;
-    let rows = sqlx::query(RECEIVE)
+    let sql = known_bug!("claim-located-before-it-is-locked", RECEIVE,
+        "FOR UPDATE SKIP LOCKED" => "",
+        "(s.seq IN (SELECT seq FROM d)) IS TRUE AS taken" => "s.plain AS taken");
+    let rows = sqlx::query(sql)
         .bind(now)
         .bind(mark.n)
         .bind(mark.batcher)

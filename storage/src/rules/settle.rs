@@ -1,6 +1,7 @@
 //! Ack, nack, release, extend and give-back, with the late-settle table of product 4.5.
 
 use super::{Draft, backoff, bounds, bury, group};
+use crate::known_bug;
 use crate::model::{
     Bounds, Cause, Completion, Dead, Delivered, End, Failure, LateAck, Lease, Limit,
     MAX_LEASE_FROM_HANDOUT_MS, MIN_END_MEMORY_MS, Millis, Place, Policy, Reason,
@@ -157,13 +158,17 @@ pub fn settle(
     if claim.fence > message.life.fence {
         return Err(Refused::FromBeforeRestore);
     }
-    let own = claim.fence == message.life.fence;
+    let any_ack = matches!(claim.action, Action::Ack { .. });
+    let own = claim.fence == message.life.fence || known_bug!("ack-ignores-the-fence") && any_ack;
     if strict && fate.is_none() && !own {
         // A delivery from the middle of a history too long to be kept: it ended, and nobody settled it since.
         return Err(Refused::LeaseExpired);
     }
     match &message.place {
         Place::Leased(_) if own => in_time(draft, claim, policy, now),
+        Place::Leased(_) if known_bug!("late-ack-taken-from-the-present-holder") => {
+            superseded(draft, claim, now)
+        }
         Place::Leased(_) => superseded_while_leased(draft, claim),
         Place::Discarded(_) => taken_by_operator(draft, claim),
         Place::Dead(dead) if dead.edited || dead.reason == Reason::Operator => {
@@ -287,6 +292,9 @@ fn in_time(
                 return Err(Refused::MessageGone);
             };
             message.life.releases += 1;
+            if known_bug!("attempt-lowered-on-release") {
+                message.life.attempts = (message.life.attempts - 1).max(0);
+            }
             if policy
                 .max_releases
                 .is_some_and(|max| message.life.releases > max as i32)

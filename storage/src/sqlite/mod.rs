@@ -46,6 +46,7 @@ use crate::backend::{
 };
 use crate::dead_letters::{DeadFilter, DeadGroups, DeadListing, Selection, SelectionId};
 use crate::error::{Result, StoreError};
+use crate::known_bug;
 use crate::model::{MessageId, Millis, Queue, QueueUid};
 use crate::redrives::{Redrive, RedriveId, RedriveListing, Stepped};
 use async_trait::async_trait;
@@ -185,7 +186,8 @@ fn connect(path: &Path, read_only: bool) -> Result<Connection> {
     connection
         .execute_batch("DROP TABLE IF EXISTS sqlite_stat1; DROP TABLE IF EXISTS sqlite_stat4")
         .map_err(StoreError::unavailable)?;
-    pragma("synchronous", "FULL")?;
+    let careless = known_bug!("synchronous-normal");
+    pragma("synchronous", if careless { "NORMAL" } else { "FULL" })?;
     pragma("foreign_keys", "OFF")?;
     // The checkpointer works beside the writer, on its own connection.
     pragma("wal_autocheckpoint", "0")?;
@@ -199,7 +201,7 @@ fn connect(path: &Path, read_only: bool) -> Result<Connection> {
     let synchronous: i64 = connection
         .pragma_query_value(None, "synchronous", |r| r.get(0))
         .map_err(StoreError::unavailable)?;
-    if journal != "wal" || synchronous != 2 {
+    if journal != "wal" || (synchronous != 2 && !careless) {
         return Err(StoreError::unavailable(format!(
             "journal_mode is {journal} and synchronous is {synchronous}; wal and 2 (FULL) are needed for durable answers"
         )));

@@ -6,6 +6,7 @@ use super::{audit, due, publish, queues, receive, selections, settle};
 use crate::backend::{Batch, BatchOutcome, Facts, Moved, Stir};
 use crate::clock::Monotone;
 use crate::error::{Result, StoreError};
+use crate::known_bug;
 use crate::model::{Counts, IdMaker, MessageId, Millis, Policy, Queue, QueueUid};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::{BTreeMap, HashMap};
@@ -67,6 +68,9 @@ pub(super) struct Writer {
     failed_for_good: Option<Arc<str>>,
 }
 
+/// Changes of numbers, per incarnation.
+type Pending = HashMap<i64, (QueueUid, Counts)>;
+
 /// One transaction under way.
 pub(super) struct Cycle<'w> {
     pub(super) sql: &'w Connection,
@@ -75,7 +79,7 @@ pub(super) struct Cycle<'w> {
     ids: &'w mut IdMaker,
     pub(super) stir: Stir,
     /// Changes of numbers, per incarnation; added to [`Known::counts`] after the commit.
-    pending: HashMap<i64, (QueueUid, Counts)>,
+    pending: Pending,
     /// Request ids that this transaction claimed or let go of.
     pub(super) young: HashMap<Id, Option<Taken>>,
     /// Queue rows that this transaction changed; taken over after the commit.
@@ -145,7 +149,9 @@ impl Writer {
             changed: Vec::new(),
         };
         let result = work(&mut cycle).and_then(|value| {
-            cycle.write_counts()?;
+            if !known_bug!("counter-outside-the-transaction") {
+                write_counts(cycle.sql, cycle.known, &cycle.pending, cycle.now)?;
+            }
             Ok(value)
         });
         let Cycle {
@@ -164,6 +170,9 @@ impl Writer {
         };
         if let Err(error) = self.execute("COMMIT") {
             return Err(self.commit_failed(error));
+        }
+        if known_bug!("counter-outside-the-transaction") {
+            write_counts(&self.connection, &self.known, &pending, now)?;
         }
         for (id, taken) in young {
             self.known.young.take_over(id, taken);
@@ -201,7 +210,7 @@ impl Writer {
         }
     }
 
-    fn take_over(&mut self, pending: HashMap<i64, (QueueUid, Counts)>, changed: Vec<QueueRow>) {
+    fn take_over(&mut self, pending: Pending, changed: Vec<QueueRow>) {
         for row in changed {
             self.known.names.insert(row.name.clone(), row.uid);
             let ready = self.known.counts.get(&row.live_id).map_or(0, |c| c.1.ready);
@@ -228,6 +237,23 @@ impl Writer {
 
     /// One cycle: what is due, then settles, publishes, receives.
     pub(super) fn apply(&mut self, batch: &Batch, now: Option<Millis>) -> Result<BatchOutcome> {
+        if known_bug!("receive-committed-asynchronously") && !batch.receives.is_empty() {
+            let rest = Batch {
+                receives: Vec::new(),
+                ..batch.clone()
+            };
+            let mut outcome = self.apply(&rest, now)?;
+            self.execute("PRAGMA synchronous = 1").map_err(failed)?;
+            let received = self.transact(now, |c| receive::all(c, &batch.receives));
+            self.execute("PRAGMA synchronous = 2").map_err(failed)?;
+            let (receives, stir, now) = received?;
+            outcome.stir.merge(&stir);
+            return Ok(BatchOutcome {
+                receives,
+                now,
+                ..outcome
+            });
+        }
         let (mut outcome, stir, now) = self.transact(now, |cycle| {
             if cycle.known.next_due <= cycle.now {
                 due::step(cycle)?;
@@ -325,15 +351,7 @@ impl Cycle<'_> {
 
     /// The numbers of an incarnation, with what this transaction added.
     pub(super) fn counts_of(&self, queue_id: i64) -> Counts {
-        let mut counts = self
-            .known
-            .counts
-            .get(&queue_id)
-            .map_or_else(Counts::default, |c| c.1);
-        if let Some((_, delta)) = self.pending.get(&queue_id) {
-            add(&mut counts, delta);
-        }
-        counts
+        counts_with(self.known, &self.pending, queue_id)
     }
 
     pub(super) fn highest_incarnation(&self) -> i64 {
@@ -353,10 +371,22 @@ impl Cycle<'_> {
             self.stir.add_due(at);
         }
     }
+}
 
-    fn write_counts(&mut self) -> Result<()> {
-        // Absolute values: the writer knows them, and an update by difference would read the row first.
-        const SQL: &str = "-- counts
+fn counts_with(known: &Known, pending: &Pending, queue_id: i64) -> Counts {
+    let mut counts = known
+        .counts
+        .get(&queue_id)
+        .map_or_else(Counts::default, |c| c.1);
+    if let Some((_, delta)) = pending.get(&queue_id) {
+        add(&mut counts, delta);
+    }
+    counts
+}
+
+fn write_counts(sql: &Connection, known: &Known, pending: &Pending, now: Millis) -> Result<()> {
+    // Absolute values: the writer knows them, and an update by difference would read the row first.
+    const SQL: &str = "-- counts
             INSERT INTO counter (queue_id, uid, delayed, ready, leased, dead, accepted, reopened, acked, discarded, purged,
                 dead_letter_expired, delivered, redriven, at)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -365,39 +395,33 @@ impl Cycle<'_> {
                 reopened = excluded.reopened, acked = excluded.acked, discarded = excluded.discarded,
                 purged = excluded.purged, dead_letter_expired = excluded.dead_letter_expired,
                 delivered = excluded.delivered, redriven = excluded.redriven, at = excluded.at";
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let mut statement = self.sql.prepare_cached(SQL).map_err(failed)?;
-        let touched: Vec<(i64, QueueUid)> = self
-            .pending
-            .iter()
-            .map(|(id, (uid, _))| (*id, *uid))
-            .collect();
-        for (queue_id, uid) in touched {
-            let c = self.counts_of(queue_id);
-            statement
-                .execute(params![
-                    queue_id,
-                    uid.0,
-                    c.delayed,
-                    c.ready,
-                    c.leased,
-                    c.dead,
-                    c.accepted,
-                    c.reopened,
-                    c.acked,
-                    c.discarded,
-                    c.purged,
-                    c.dead_letter_expired,
-                    c.delivered,
-                    c.redriven,
-                    self.now
-                ])
-                .map_err(failed)?;
-        }
-        Ok(())
+    if pending.is_empty() {
+        return Ok(());
     }
+    let mut statement = sql.prepare_cached(SQL).map_err(failed)?;
+    for (queue_id, (uid, _)) in pending {
+        let c = counts_with(known, pending, *queue_id);
+        statement
+            .execute(params![
+                queue_id,
+                uid.0,
+                c.delayed,
+                c.ready,
+                c.leased,
+                c.dead,
+                c.accepted,
+                c.reopened,
+                c.acked,
+                c.discarded,
+                c.purged,
+                c.dead_letter_expired,
+                c.delivered,
+                c.redriven,
+                now
+            ])
+            .map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Adds number by number.

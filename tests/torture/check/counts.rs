@@ -7,6 +7,7 @@ use crate::history::{Class, Kind, Nanos, Op, Totals};
 use std::collections::{HashMap, HashSet};
 
 mod bounds;
+mod purges;
 
 pub(super) fn judge(facts: &Facts, tallies: &mut Tallies) {
     for op in &facts.stats {
@@ -15,6 +16,7 @@ pub(super) fn judge(facts: &Facts, tallies: &mut Tallies) {
     never_less(facts, tallies);
     recount(facts, tallies);
     bounds::judge(facts, tallies);
+    purges::judge(facts, tallies);
     redrives(facts, tallies);
 }
 

@@ -4,8 +4,11 @@ use super::LACKS;
 use super::postgres::run;
 use super::process::program;
 use std::fs::{File, OpenOptions};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Sparse: what is not written costs nothing.
@@ -89,6 +92,24 @@ impl Disk {
         run(mount.arg(&self.image).arg(&self.mount)).map(drop)
     }
 
+    /// Writes and syncs as fast as it goes, until what is answered is dropped or the power goes.
+    pub(crate) fn keep_busy(&self) -> Result<Busy, String> {
+        let file = File::create(self.mount.join("neighbour"));
+        let mut file = file.map_err(|e| e.to_string())?;
+        let over = Arc::new(AtomicBool::new(false));
+        let busy = Busy(over.clone());
+        std::thread::spawn(move || {
+            let piece = vec![7; 16 << 20];
+            // An error means that the power is gone.
+            while !over.load(Ordering::Relaxed)
+                && file.rewind().is_ok()
+                && file.write_all(&piece).is_ok()
+                && file.sync_data().is_ok()
+            {}
+        });
+        Ok(busy)
+    }
+
     /// Fills it up to the last byte, until what is answered is dropped.
     pub(crate) fn fill(&self) -> Result<Filled, String> {
         let path = self.mount.join("ballast");
@@ -96,7 +117,7 @@ impl Disk {
         let mut file = file.map_err(|e| e.to_string())?;
         let filled = Filled(path);
         for piece in [vec![0; 8 << 20], vec![0; 4_096]] {
-            while std::io::Write::write_all(&mut file, &piece).is_ok() {}
+            while file.write_all(&piece).is_ok() {}
         }
         Ok(filled)
     }
@@ -107,6 +128,15 @@ impl Drop for Disk {
         // Also with files open on it: it goes when the last one is closed.
         let _ = run(Command::new("umount").arg("-l").arg(&self.mount));
         let _ = std::fs::remove_file(&self.image);
+    }
+}
+
+/// Who keeps a disk busy.
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

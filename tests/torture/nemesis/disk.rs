@@ -35,6 +35,11 @@ pub(super) fn kinds() -> Vec<Kind> {
             run: |cluster, chance| Box::pin(power_cut(cluster, chance)),
         },
         Kind {
+            name: "power_cut_when_busy",
+            fits: disk,
+            run: |cluster, chance| Box::pin(power_cut_when_busy(cluster, chance)),
+        },
+        Kind {
             name: "disk_full",
             fits: |cluster| on_sqlite(cluster, disk(cluster)),
             run: |cluster, chance| Box::pin(disk_full(cluster, chance)),
@@ -85,6 +90,19 @@ async fn power_cut(cluster: Arc<Cluster>, mut chance: StdRng) -> Result<Injected
         target,
         format!("off for {} ms", off.as_millis()),
     ))
+}
+
+/// Somebody else writes so much that every sync takes long: much is on its way when the power goes.
+async fn power_cut_when_busy(
+    cluster: Arc<Cluster>,
+    mut chance: StdRng,
+) -> Result<Injected, String> {
+    let disk = cluster.disk.as_ref().map_err(Clone::clone)?;
+    let busy = disk.keep_busy()?;
+    tokio::time::sleep(Duration::from_millis(chance.random_range(300..600))).await;
+    let injected = power_cut(cluster.clone(), chance).await;
+    drop(busy);
+    injected
 }
 
 async fn disk_full(cluster: Arc<Cluster>, mut chance: StdRng) -> Result<Injected, String> {

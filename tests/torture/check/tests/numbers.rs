@@ -68,6 +68,30 @@ fn what_was_purged_does_not_come_back() {
 }
 
 #[test]
+fn a_purge_takes_what_waited() {
+    let story = |took| {
+        let mut s = Story::new();
+        s.decide(0, Kind::Purge, "").body.moved = Some(0);
+        for (at, id) in [(20, "a"), (40, "b"), (60, "c")] {
+            s.publish(at, id);
+        }
+        s.receive(80, &[("a", 1)]);
+        s.ack(100, "a/1");
+        s.decide(200, Kind::Purge, "").body.moved = Some(took);
+        s
+    };
+    story(2).holds(21);
+    story(3).holds(21);
+    story(1).breaks(21);
+    let mut s = story(1);
+    s.lost_receive(90);
+    assert_eq!(s.judge().broken(21), 0, "it may have got one that died");
+    let mut s = story(1);
+    s.decide(195, Kind::Purge, "").body.moved = Some(1);
+    assert_eq!(s.judge().broken(21), 0, "another one may have taken it");
+}
+
+#[test]
 fn a_redrive_of_at_most_five_moves_five() {
     let story = |moved| {
         let mut s = Story::new();
