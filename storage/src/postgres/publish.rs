@@ -566,9 +566,9 @@ async fn try_plain(
     cache: &Cache,
 ) -> Result<Plain, Fault> {
     let queues = distinct(items);
-    let sql = known_bug!("dedupe-by-select-then-insert", PUBLISH,
+    let text = known_bug!("dedupe-by-select-then-insert", PUBLISH,
         "OR seq IN (SELECT seq FROM d)" => "OR NOT EXISTS (SELECT 1 FROM dedupe k WHERE k.uid = inp.uid AND k.digest = inp.digest)");
-    let sql = known_bug!("purge-through-a-stale-queue-cache", sql,
+    let sql = known_bug!("purge-through-a-stale-queue-cache", text,
         "SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
         LIMIT 1 FOR KEY SHARE" => "SELECT w.version::int AS live_id");
     let version = |q: &&Publish| {
