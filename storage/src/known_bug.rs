@@ -66,7 +66,7 @@ mod chosen {
         if !is(name) {
             return sql;
         }
-        *CHANGED.lock().entry(sql.to_owned()).or_insert_with(|| {
+        CHANGED.lock().entry(sql.to_owned()).or_insert_with(|| {
             let text = changes.iter().fold(sql.to_owned(), |text, (good, bad)| {
                 assert!(text.contains(good), "{name}: {good:?} is not there");
                 text.replace(good, bad)

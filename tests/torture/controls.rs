@@ -180,12 +180,14 @@ impl Row {
 }
 
 fn holds(given: &Args, ground: Ground) -> bool {
-    let all = given.seeds.iter().map(|seed| {
-        let args = ground.args(given, "without", *seed);
-        promises(&args, "without a bug").is_some_and(|broken| broken.is_empty())
-    });
-    // Each is printed, also after one that does not hold.
-    all.filter(|one| !one).count() == 0
+    // Every seed is tried, for the sake of what is printed.
+    let verdicts: Vec<_> = given
+        .seeds
+        .iter()
+        .map(|seed| promises(&ground.args(given, "without", *seed), "without a bug"))
+        .collect();
+    let kept = |broken: &Option<Vec<u8>>| broken.as_ref().is_some_and(Vec::is_empty);
+    verdicts.iter().all(kept)
 }
 
 /// The promises that a run breaks; `None` when it has no verdict.
@@ -221,7 +223,6 @@ fn listed(promises: &BTreeSet<u8>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn sources(folder: &Path, text: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap() {

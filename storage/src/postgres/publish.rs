@@ -566,11 +566,9 @@ async fn try_plain(
     cache: &Cache,
 ) -> Result<Plain, Fault> {
     let queues = distinct(items);
-    let text = known_bug!("dedupe-by-select-then-insert", PUBLISH,
-        "OR seq IN (SELECT seq FROM d)" => "OR NOT EXISTS (SELECT 1 FROM dedupe k WHERE k.uid = inp.uid AND k.digest = inp.digest)");
-    let sql = known_bug!("purge-through-a-stale-queue-cache", text,
-        "SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
-        LIMIT 1 FOR KEY SHARE" => "SELECT w.version::int AS live_id");
+    let sql = known_bug!("dedupe-by-select-then-insert", PUBLISH,
+        "OR seq IN (SELECT seq FROM d)"
+            => "OR NOT EXISTS (SELECT 1 FROM dedupe k WHERE k.uid = inp.uid AND k.digest = inp.digest)");
     let version = |q: &&Publish| {
         if known_bug!("purge-through-a-stale-queue-cache") {
             cache.live_id(q.queue.uid)
@@ -578,15 +576,18 @@ async fn try_plain(
             q.queue.version
         }
     };
-    let query = sqlx::query(sql)
-        .bind(now)
-        .bind(mark.n)
-        .bind(mark.batcher)
-        .bind(mark.epoch)
-        .bind((0..queues.len() as i32).collect::<Vec<_>>())
-        .bind(queues.iter().map(|q| q.queue.uid.0).collect::<Vec<_>>())
-        .bind(queues.iter().map(version).collect::<Vec<_>>())
-        .bind(mark.stripe);
+    // The incarnation comes in the place of the version.
+    let query = sqlx::query(known_bug!("purge-through-a-stale-queue-cache", sql,
+        "SELECT live_id FROM queue k WHERE k.uid = w.uid AND k.version = w.version AND NOT deleted
+        LIMIT 1 FOR KEY SHARE" => "SELECT w.version::int AS live_id"))
+    .bind(now)
+    .bind(mark.n)
+    .bind(mark.batcher)
+    .bind(mark.epoch)
+    .bind((0..queues.len() as i32).collect::<Vec<_>>())
+    .bind(queues.iter().map(|q| q.queue.uid.0).collect::<Vec<_>>())
+    .bind(queues.iter().map(version).collect::<Vec<_>>())
+    .bind(mark.stripe);
     let rows = bind_items(query, items, &queues)
         .fetch_all(connection)
         .await?;

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | ack ignores the fence | 8 | `result: acked` for a receipt whose message somebody else surely holds |
 //! | `synchronous=NORMAL` | 1, 10, 21, 24 | after a power cut: ids that no listing has, grants after an ok ack, totals that fell |
-//! | claim without `MATERIALIZED` | 12, 7 | more handed out than asked for, one message in two answers |
+//! | claim located before it is locked | 7, 15, 21, 22 | one message in two answers |
 //! | dedupe by select-then-insert | 4 | two ids, or two `deduplicated: false`, for one request id |
 //! | dead-letter move in two transactions | 20, 21, 17, 1 | a snapshot whose sum is off; after a kill an id in two places or in none |
 //! | attempt lowered on release | 15 | `attempt` falls, or does not grow after a nack |
@@ -23,7 +23,7 @@
 //! | blind re-run of a commit | 3, 15, 21 | two ids for one body; attempts that nobody can have seen; accepted above what was asked |
 //! | request id freed at ack | 4 | a repeat after the ack gets a new id |
 //! | late ack taken from the present holder | 8 | as for the fence, and the holder's own settle fails |
-//! | receive committed asynchronously | 7, 15, 24 | after a crash of the store a second grant within the lease, or the same attempt again |
+//! | receive committed asynchronously | 7, 15, 21, 24 | after a power cut a second grant within the lease, the same attempt again, too few delivered |
 //! | coalesced duplicates share one answer | 4 | two `deduplicated: false` for one request id |
 //! | purge through a stale queue cache | 1, 17, 21 | an id that was answered after the purge is nowhere, one from before it is handed out, or purged grows without a purge |
 
