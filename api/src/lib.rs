@@ -96,6 +96,9 @@ pub enum StartError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no inner listener.
+    #[error("could not listen on {0} (--inner-listen): {1}")]
+    InnerListen(SocketAddr, std::io::Error),
     /// The socket could not be used.
     #[error("could not listen: {0}")]
     Listen(#[from] std::io::Error),
@@ -139,6 +142,7 @@ pub struct Server {
     coalescer: Coalescer,
     tls: Option<Arc<Tls>>,
     edge: Edge,
+    inner: Option<Edge>,
     drain: Drain,
     loops: JoinSet<()>,
 }
@@ -152,6 +156,10 @@ impl Server {
     ) -> Result<Self, StartError> {
         let Checked { config, tls } = checked;
         let address = listener.local_addr()?;
+        let inner = match config.inner_listen {
+            Some(at) => Some(inner_listener(at).await?),
+            None => None,
+        };
         // It may be another one than was looked at.
         config.dev.check(address)?;
         let tokens = match &config.jwt_issuers {
@@ -212,7 +220,7 @@ impl Server {
             disk: disk.clone(),
         };
         let (drain, metrics) = (Drain::default(), Arc::<Metrics>::default());
-        let router = http::router(AppState {
+        let state = Arc::new(AppState {
             service: Service::new(coalescer.clone(), settings),
             auth,
             admission: Arc::new(Admission::new(
@@ -227,11 +235,19 @@ impl Server {
         let edge = Edge::start(
             listener,
             tls.clone(),
-            router,
+            http::router(state.clone()),
             Bounds::of(&config),
             drain.clone(),
-            metrics,
+            metrics.clone(),
         );
+        let inner = inner.map(|listener| {
+            let bounds = Bounds {
+                connections: INNER_CONNECTIONS,
+                ..Bounds::of(&config)
+            };
+            let router = http::inner_router(state);
+            Edge::start(listener, None, router, bounds, drain.clone(), metrics)
+        });
         warn_about(&config, address);
         let store = config.store.shown_url();
         tracing::info!(%address, tls = tls.is_some(), store, "serving");
@@ -243,6 +259,7 @@ impl Server {
             coalescer,
             tls,
             edge,
+            inner,
             drain,
             loops,
         })
@@ -295,8 +312,23 @@ impl Server {
         if timeout(STORE_DEADLINE, self.backend.close()).await.is_err() {
             tracing::error!("the store did not close in time");
         }
+        if let Some(inner) = &self.inner {
+            inner.close();
+            let _ = timeout(LAST_WORDS, inner.finished()).await;
+        }
         tracing::info!("stopped");
     }
+}
+
+/// Connections of the inner listener: some probes, some collectors.
+const INNER_CONNECTIONS: usize = 64;
+
+async fn inner_listener(at: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(at)
+        .await
+        .map_err(|error| StartError::InnerListen(at, error))?;
+    tracing::info!(address = %listener.local_addr()?, "health and metrics without a key");
+    Ok(listener)
 }
 
 /// Says what is fit for this machine alone.

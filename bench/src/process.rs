@@ -1,7 +1,7 @@
 //! Child processes and what they cost, read from `/proc`.
 
 use crate::Outcome;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::read_to_string;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -62,16 +62,22 @@ fn clients_in(table: &str, server: u16) -> HashMap<u16, u64> {
     table.lines().filter_map(client).collect()
 }
 
-/// Numbers of the sockets that a process has open.
-pub(crate) fn open_sockets(pid: u32) -> Outcome<HashSet<u64>> {
-    let number = |entry: std::io::Result<std::fs::DirEntry>| {
-        let link = std::fs::read_link(entry.ok()?.path()).ok()?;
-        let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-        number.parse().ok()
+/// The sockets that a process has open: their numbers in the kernel, and under which file descriptor.
+pub(crate) fn open_sockets(pid: u32) -> Outcome<HashMap<u64, u32>> {
+    let socket = |entry: std::io::Result<std::fs::DirEntry>| {
+        let descriptor = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        Some((socket_at(pid, descriptor)?, descriptor))
     };
     Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?
-        .filter_map(number)
+        .filter_map(socket)
         .collect())
+}
+
+/// Which socket a process has open under this file descriptor.
+pub(crate) fn socket_at(pid: u32, descriptor: u32) -> Option<u64> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+    number.parse().ok()
 }
 
 /// CPU seconds of a process, its threads included, ended ones too.
@@ -181,9 +187,11 @@ mod tests {
         let port = client.local_addr().unwrap().port();
         let (accepted, _) = listener.accept().unwrap();
         let number = client_sockets(listener.local_addr().unwrap()).unwrap()[&port];
-        let mine = || open_sockets(std::process::id()).unwrap();
-        assert!(mine().contains(&number));
+        let me = std::process::id();
+        let at = open_sockets(me).unwrap()[&number];
+        assert_eq!(socket_at(me, at), Some(number));
         drop(accepted);
-        assert!(!mine().contains(&number));
+        assert_ne!(socket_at(me, at), Some(number));
+        assert!(!open_sockets(me).unwrap().contains_key(&number));
     }
 }

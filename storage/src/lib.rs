@@ -30,6 +30,7 @@ pub mod postgres;
 pub mod receipt;
 pub mod redrives;
 pub mod rules;
+pub mod sometimes;
 pub mod sqlite;
 pub mod timer;
 pub mod wakeup;

@@ -8,6 +8,7 @@
 use crate::backend::{Backend, Keep};
 use crate::clock;
 use crate::model::Millis;
+use crate::sometimes::Sometimes;
 use crate::wakeup::Wakeup;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -92,6 +93,7 @@ impl Timer {
 
     /// Moves expired leases, due delays and the like, when they are due and at least twice a second. Never returns.
     pub async fn run_due(self: Arc<Self>, backend: Arc<dyn Backend>, wakeup: Arc<Wakeup>) {
+        let failure = Sometimes::new();
         loop {
             let nap = {
                 let known = self.known.lock();
@@ -124,7 +126,9 @@ impl Timer {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "could not move what is due");
+                    if let Some(unsaid) = failure.now() {
+                        tracing::warn!(%error, unsaid, "could not move what is due");
+                    }
                     tokio::time::sleep(AFTER_ERROR).await;
                 }
             }
@@ -133,13 +137,16 @@ impl Timer {
 
     /// Clears, folds and sweeps in small steps. Never returns.
     pub async fn run_maintenance(backend: Arc<dyn Backend>, keep: Keep) {
+        let failure = Sometimes::new();
         loop {
             let pause = match backend.maintain(&keep, None).await {
                 // More to do, but in between the store belongs to the callers.
                 Ok(true) => Duration::from_millis(5),
                 Ok(false) => MAINTENANCE,
                 Err(error) => {
-                    tracing::warn!(%error, "maintenance failed");
+                    if let Some(unsaid) = failure.now() {
+                        tracing::warn!(%error, unsaid, "maintenance failed");
+                    }
                     MAINTENANCE
                 }
             };
@@ -151,6 +158,7 @@ impl Timer {
     /// second. Never returns. After a step the store belongs to the callers for [`COURTESY`] times as long as the
     /// step took, whatever the rate.
     pub async fn run_redrives(self: Arc<Self>, backend: Arc<dyn Backend>, wakeup: Arc<Wakeup>) {
+        let failure = Sometimes::new();
         loop {
             let began = Instant::now();
             let nap = match backend.step_redrives(None).await {
@@ -167,7 +175,9 @@ impl Timer {
                     due.min(LONGEST_NAP).max(courtesy)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a redrive could not go on");
+                    if let Some(unsaid) = failure.now() {
+                        tracing::warn!(%error, unsaid, "a redrive could not go on");
+                    }
                     AFTER_ERROR
                 }
             };

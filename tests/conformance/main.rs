@@ -23,6 +23,7 @@ mod pause;
 mod purge;
 mod queues;
 mod redrives;
+mod reports;
 mod request_ids;
 mod retention;
 mod selections;

@@ -127,6 +127,13 @@ impl Process {
         })
     }
 
+    /// The same, with these variables in its environment.
+    pub fn start_where(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_with(folder, arguments, |command| {
+            command.envs(variables.iter().copied());
+        })
+    }
+
     /// The same, with the command changed by `change` before it runs.
     fn start_with(folder: &Path, arguments: &[&str], change: impl FnOnce(&mut Command)) -> Self {
         let address = free_address();
@@ -242,7 +249,7 @@ fn ready(address: SocketAddr) -> bool {
 }
 
 /// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

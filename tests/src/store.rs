@@ -26,6 +26,8 @@ impl Store {
 pub struct Opened {
     /// The store.
     pub backend: Arc<dyn Backend>,
+    /// Where it is.
+    pub url: String,
     directory: Option<TempDir>,
     database: Option<postgres::Database>,
 }
@@ -56,6 +58,7 @@ pub async fn open(store: Store) -> Option<Opened> {
     let backend = quita_storage::open(&url).await.unwrap();
     Some(Opened {
         backend,
+        url,
         directory,
         database,
     })

@@ -25,6 +25,7 @@ use parking_lot::RwLock;
 use quita_storage::backend::{Backend, KeyRecord};
 use quita_storage::error::Result as StoreResult;
 use quita_storage::model::Millis;
+use quita_storage::sometimes::Sometimes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -175,13 +176,18 @@ impl Authenticator {
     /// Renews the copy of the keys again and again. Never returns. While the store cannot be read the last copy counts:
     /// a store that cannot be read does nothing for anybody anyway.
     pub async fn run_refresh(self: Arc<Self>) {
+        let (unnoted, unread) = (Sometimes::new(), Sometimes::new());
         loop {
             tokio::time::sleep(REFRESH).await;
-            if let Err(error) = self.note_use().await {
-                tracing::warn!(%error, "could not note when API keys were used");
+            if let Err(error) = self.note_use().await
+                && let Some(unsaid) = unnoted.now()
+            {
+                tracing::warn!(%error, unsaid, "could not note when API keys were used");
             }
-            if let Err(error) = self.refresh().await {
-                tracing::warn!(%error, "could not read the API keys again");
+            if let Err(error) = self.refresh().await
+                && let Some(unsaid) = unread.now()
+            {
+                tracing::warn!(%error, unsaid, "could not read the API keys again");
             }
         }
     }

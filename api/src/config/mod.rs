@@ -86,6 +86,11 @@ pub struct Config {
     )]
     pub listen: SocketAddr,
 
+    /// Address and port of a second listener with /healthz, /readyz and /metrics alone, plain HTTP and without a key: for
+    /// probes and collectors, where callers do not reach it. It answers until the server has stopped
+    #[arg(long, env = "QUITA_INNER_LISTEN", value_name = "ADDRESS")]
+    pub inner_listen: Option<SocketAddr>,
+
     #[command(flatten)]
     #[allow(
         missing_docs,

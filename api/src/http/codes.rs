@@ -1,6 +1,7 @@
 //! The one table of what goes wrong. It feeds the answers, `/problems/{code}`, the OpenAPI examples and the documentation.
 
 use crate::limit::Limit;
+use quita_storage::sometimes::Sometimes;
 use serde::Serialize;
 
 /// What may have happened although the answer is a problem.
@@ -149,6 +150,19 @@ impl Code {
     /// As written in `code`.
     pub const fn as_str(self) -> &'static str {
         self.row().name
+    }
+
+    /// What every caller gets while the store or an issuer is away, as a kind of line in the log.
+    pub(super) fn away(self) -> Option<&'static Sometimes> {
+        static STORE: Sometimes = Sometimes::new();
+        static OUTCOME: Sometimes = Sometimes::new();
+        static ISSUER: Sometimes = Sometimes::new();
+        match self {
+            Self::StorageUnavailable => Some(&STORE),
+            Self::OutcomeUnknown => Some(&OUTCOME),
+            Self::IssuerUnavailable => Some(&ISSUER),
+            _ => None,
+        }
     }
 
     /// Seconds for `Retry-After`, where the status asks for it.

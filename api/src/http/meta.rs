@@ -11,7 +11,7 @@ use crate::metrics::{Format, Present};
 use axum::body::Body;
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::json;
 use std::sync::{Arc, OnceLock};
@@ -55,7 +55,16 @@ pub(crate) async fn readyz(state: Arc<AppState>, _parts: Parts) -> Answered {
 pub(crate) async fn metrics(incoming: Incoming) -> Answered {
     incoming.no_query()?;
     incoming.no_body()?;
-    let accept = incoming.headers().get(header::ACCEPT);
+    counts(&incoming.state, incoming.headers())
+}
+
+/// The same for whoever reaches the inner listener.
+pub(crate) async fn inner_metrics(state: Arc<AppState>, parts: Parts) -> Answered {
+    counts(&state, &parts.headers)
+}
+
+fn counts(state: &AppState, headers: &HeaderMap) -> Answered {
+    let accept = headers.get(header::ACCEPT);
     let open = accept.is_some_and(|accept| {
         accept
             .to_str()
@@ -66,7 +75,6 @@ pub(crate) async fn metrics(incoming: Incoming) -> Answered {
     } else {
         (Format::Prometheus, PROMETHEUS)
     };
-    let state = &incoming.state;
     let present = Present {
         waiting_receives: state.service.waiting_receives(),
         requests: state.admission.requests(),

@@ -55,8 +55,9 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use cross_origin::Grants;
+use edge::Endpoint;
 use http::{HeaderValue, Method};
-use routes::{DELETE, GET, PATCH, PUT, routes};
+use routes::{DELETE, GET, PATCH, PUT, inner_routes, routes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use utoipa::openapi::path::{HttpMethod, PathItem};
@@ -69,9 +70,18 @@ use utoipa::openapi::{
 pub(crate) use edge::problem_at_edge;
 
 /// All routes over one state.
-pub fn router(state: AppState) -> Router {
+pub fn router(state: Arc<AppState>) -> Router {
+    router_of(routes(), state)
+}
+
+/// What the inner listener serves: `/healthz`, `/readyz`, `/metrics`.
+pub fn inner_router(state: Arc<AppState>) -> Router {
+    router_of(inner_routes(), state)
+}
+
+fn router_of(endpoints: Vec<Endpoint>, state: Arc<AppState>) -> Router {
     let mut by_path: BTreeMap<&str, (MethodRouter<Arc<AppState>>, Vec<Method>)> = BTreeMap::new();
-    for endpoint in routes() {
+    for endpoint in endpoints {
         let (handlers, methods) = by_path.entry(endpoint.path).or_default();
         *handlers = std::mem::take(handlers).merge(endpoint.handler);
         methods.push(endpoint.method);
@@ -83,7 +93,6 @@ pub fn router(state: AppState) -> Router {
         router = router.route(path, handlers);
     }
     router = router.fallback(edge::not_found);
-    let state = Arc::new(state);
     if state.config.dev.dev_no_auth {
         router = router.layer(from_fn_with_state(state.clone(), own_pages::only));
     }

@@ -225,13 +225,19 @@ impl Problem {
     }
 
     /// As an answer. Logged here, once: failures of ours as errors, everything else for those who look for it. What a limit
-    /// refuses is counted; a line for each would make a flood of lines of a flood of requests.
+    /// refuses is counted, and of what fails while something is away a few are said: a line for each would make a flood of
+    /// lines of a flood of requests.
     pub fn into_response(self, request_id: &str) -> Response {
         let (code, status) = (self.0.code.as_str(), self.status());
         let source = self.0.source.as_deref().unwrap_or_default();
         let shed = self.0.limit.is_some() || self.0.code == Code::Draining;
-        if status >= 500 && !shed {
-            tracing::error!(request_id, code, status, source, "{}", self.0.detail);
+        let said = match self.0.code.away() {
+            Some(kind) => kind.now(),
+            None => Some(0),
+        };
+        if let (500.., false, Some(unsaid)) = (status, shed, said) {
+            let detail = &self.0.detail;
+            tracing::error!(request_id, code, status, source, unsaid, "{detail}");
         } else {
             tracing::debug!(request_id, code, status, source, "{}", self.0.detail);
         }

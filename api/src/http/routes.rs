@@ -360,3 +360,17 @@ pub(super) fn routes() -> Vec<Endpoint> {
         ),
     ]
 }
+
+/// What the inner listener has: nobody is asked for a key there.
+pub(super) fn inner_routes() -> Vec<Endpoint> {
+    vec![
+        open(GET, "/healthz", meta::healthz, meta::describe_healthz()),
+        open(GET, "/readyz", meta::readyz, meta::describe_readyz()),
+        open(
+            GET,
+            "/metrics",
+            meta::inner_metrics,
+            meta::describe_metrics(),
+        ),
+    ]
+}

@@ -111,7 +111,9 @@ impl Service {
                     turn.used = true;
                 }
                 match grant.handed {
-                    Handed::Messages(messages) if messages.is_empty() => paused = false,
+                    Handed::Messages(messages) if messages.is_empty() => {
+                        (stale, paused) = (0, false);
+                    }
                     Handed::Messages(messages) => {
                         return Ok(Got {
                             messages,
@@ -120,15 +122,15 @@ impl Service {
                             held: Some(grant.held),
                         });
                     }
-                    Handed::Paused => paused = true,
-                    Handed::Stale => {
+                    Handed::Paused => (stale, paused) = (0, true),
+                    Handed::Stale if stale < MAX_STALE => {
                         stale += 1;
-                        if stale > MAX_STALE {
-                            return Err(Error::QueueBusy);
-                        }
                         self.catalog.replace(&queue).await?;
                         continue;
                     }
+                    Handed::Stale if !may_wait => return Err(Error::QueueBusy),
+                    // Whoever waits has time to look again when the queue is at rest.
+                    Handed::Stale => (stale, paused) = (0, queue.paused),
                 }
             }
             let Some(line) = &mut line else {

@@ -16,7 +16,7 @@ use crate::report::Verdict;
 use crate::server::Quita;
 use crate::stats::{Bound, percentile_ms};
 use serde_json::{Value, json};
-use sockets::{Kind, Target};
+use sockets::{Kind, Readers, Target};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,8 +149,10 @@ async fn one_wave(quita: &Quita, count: usize) -> Outcome<(Instant, Ends)> {
         receive: json!({"queue": LARGE, "max_messages": LARGE_MESSAGES}).to_string(),
         patience: Duration::from_secs_f64(DEADLINES[2]) + 4 * LATE,
         open,
+        readers: Readers::default(),
         there: Arc::clone(&there),
     };
+    let readers = Arc::clone(&target.readers);
     let mut slow = JoinSet::new();
     for (number, kind) in kinds(count).enumerate() {
         let (target, share) = (target.clone(), number as f64 / count as f64);
@@ -175,7 +177,7 @@ async fn one_wave(quita: &Quita, count: usize) -> Outcome<(Instant, Ends)> {
         }
         Outcome::Ok(ends)
     };
-    let (looked, ends) = tokio::join!(sockets::look(quita, sender), ended);
+    let (looked, ends) = tokio::join!(sockets::look(quita, &readers, sender), ended);
     looked?;
     Ok((since, ends?))
 }

@@ -1,8 +1,9 @@
 //! Clients that hold a connection as long as they are let.
 
 use crate::Outcome;
-use crate::process::{client_sockets, open_sockets};
+use crate::process::{client_sockets, open_sockets, socket_at};
 use crate::server::Quita;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +19,7 @@ const DRIP: Duration = Duration::from_secs(1);
 /// Receive buffer of a client that does not read, in bytes: the smallest, since the kernel must not read for it.
 const SMALL_BUFFER: u32 = 2304;
 
-/// How often it is looked whether the server still has a connection. A look reads a link for each, some milliseconds in all,
-/// which the ordinary callers would notice if it came often.
+/// How often it is looked whether the server still has a connection. A look reads a link for each.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How a client is slow.
@@ -45,6 +45,9 @@ impl Kind {
     }
 }
 
+/// Ports of the clients that do not read.
+pub(super) type Readers = Arc<Mutex<HashSet<u16>>>;
+
 /// What a slow client needs to know.
 #[derive(Clone)]
 pub(super) struct Target {
@@ -56,6 +59,8 @@ pub(super) struct Target {
     pub(super) patience: Duration,
     /// Ports of the connections that the server has not closed, see [`look`].
     pub(super) open: watch::Receiver<HashSet<u16>>,
+    /// Where one that does not read says so.
+    pub(super) readers: Readers,
     /// Gets a permit for each slow client that is there: it waits, or its answer has begun to come.
     pub(super) there: Arc<Semaphore>,
 }
@@ -79,6 +84,7 @@ pub(super) async fn hold(target: &Target, kind: Kind) -> Outcome<Option<Duration
         stream.readable().await?;
         // What it took to make the answer is not what the client waits for.
         begun = Instant::now();
+        target.readers.lock().insert(stream.local_addr()?.port());
     }
     target.there.add_permits(1);
     let closed = if kind == Kind::Reader {
@@ -128,14 +134,23 @@ async fn ignore(stream: &TcpStream, mut open: watch::Receiver<HashSet<u16>>) -> 
     Ok(())
 }
 
-/// Looks again and again which connections the server has not closed, as long as somebody wants to know. Their sockets are
-/// looked up once: the table of all connections is long on a machine that had many.
-pub(super) async fn look(server: &Quita, open: watch::Sender<HashSet<u16>>) -> Outcome<()> {
+/// Looks again and again which connections of those who do not read the server has not closed, as long as somebody wants to
+/// know. Where they are is looked up once: the tables of all sockets are long, and the ordinary callers would notice.
+pub(super) async fn look(
+    server: &Quita,
+    readers: &Readers,
+    open: watch::Sender<HashSet<u16>>,
+) -> Outcome<()> {
     let clients = client_sockets(server.address)?;
+    let sockets = open_sockets(server.id())?;
+    let place = |port: &u16| {
+        let number = clients.get(port)?;
+        Some((*port, *number, *sockets.get(number)?))
+    };
+    let mut places: Vec<_> = readers.lock().iter().filter_map(place).collect();
     while !open.is_closed() {
-        let sockets = open_sockets(server.id())?;
-        let is_open = |(port, socket): (&u16, &u64)| sockets.contains(socket).then_some(*port);
-        open.send_replace(clients.iter().filter_map(is_open).collect());
+        places.retain(|(_, number, at)| socket_at(server.id(), *at) == Some(*number));
+        open.send_replace(places.iter().map(|(port, ..)| *port).collect());
         sleep(LOOK).await;
     }
     Ok(())

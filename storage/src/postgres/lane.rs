@@ -7,31 +7,39 @@
 //! Reading alone would not do: the old statement could still be on its way.
 
 use super::fault::{Fault, TRIES, pause};
+use super::patience::Trust;
 use super::session;
 use crate::error::{Result, StoreError};
 use crate::known_bug;
 use crate::model::Millis;
+use crate::sometimes::Sometimes;
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Executor, Row};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A statement that has not come back after this long counts as lost. Above the session's `statement_timeout`.
-const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// How long the fate of a lost commit is looked for before the callers get `CommitUnknown` (product §4.1).
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A lost connection, in the log.
+static LOST: Sometimes = Sometimes::new();
 
 /// The connections of one kind of batch, each used by one batch at a time.
 pub(super) struct Lane {
     free: Semaphore,
+    trust: Arc<Trust>,
     slots: Mutex<Vec<Slot>>,
 }
 
 /// One connection and its identity in `commit_mark`.
 struct Slot {
     connection: Option<PgConnection>,
+    opened: Instant,
     mark: Mark,
 }
 
@@ -66,9 +74,10 @@ pub(super) struct Held<'a> {
 }
 
 impl Lane {
-    pub(super) fn new(connections: usize) -> Self {
+    pub(super) fn new(connections: usize, trust: &Arc<Trust>) -> Self {
         let slot = || Slot {
             connection: None,
+            opened: Instant::now(),
             mark: Mark {
                 batcher: rand::random(),
                 epoch: 0,
@@ -78,6 +87,7 @@ impl Lane {
         };
         Self {
             free: Semaphore::new(connections),
+            trust: trust.clone(),
             slots: Mutex::new((0..connections).map(|_| slot()).collect()),
         }
     }
@@ -120,9 +130,13 @@ impl Held<'_> {
             .slot
             .as_mut()
             .ok_or_else(|| StoreError::internal("a lane without a slot"))?;
+        if !self.lane.trust.holds_for(slot.opened.elapsed()) {
+            slot.connection = None;
+        }
         if slot.connection.is_none() {
             let opened = bounded(async { open(options, &mut slot.mark).await }).await;
             slot.connection = Some(opened.map_err(Fault::into_error)?);
+            slot.opened = Instant::now();
         }
         let connection = slot
             .connection
@@ -186,11 +200,15 @@ impl Held<'_> {
     }
 
     async fn resolve<T>(&mut self, options: &PgConnectOptions, text: &str) -> Result<Verdict<T>> {
-        tracing::warn!(
-            error = text,
-            "connection lost during a batch; looking for its outcome"
-        );
+        if let Some(unsaid) = LOST.now() {
+            tracing::warn!(
+                error = text,
+                unsaid,
+                "connection lost during a batch; looking for its outcome"
+            );
+        }
         self.hang_up();
+        self.lane.trust.broken();
         let Some(slot) = &mut self.slot else {
             return Err(StoreError::internal("a lane without a slot"));
         };
@@ -201,7 +219,7 @@ impl Held<'_> {
             if let Ok(Ok((connection, found))) =
                 tokio::time::timeout(left, fence(options, &mut slot.mark)).await
             {
-                slot.connection = Some(connection);
+                (slot.connection, slot.opened) = (Some(connection), Instant::now());
                 return match found {
                     Some(n) if n == mine && !known_bug!("blind-rerun-of-an-unknown-commit") => {
                         Ok(Verdict::Committed)

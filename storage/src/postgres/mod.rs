@@ -1,6 +1,7 @@
 //! PostgreSQL: several stateless replicas on one database.
 //!
-//! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) →
+//! Reading order: [`session`] (connecting) → [`lane`] (a batch's own connection, and the fate of a lost commit) → [`patience`]
+//! (how long anything else is waited for) →
 //! [`publish`] (with [`claims`]), [`receive`] (with [`floors`]), [`settle`] (each: the plain case as one statement for the whole batch, the rest as drafts in
 //! one transaction) → [`drafts`] and [`write`] (loading what `rules` works on, and writing the difference) → [`due`] (what
 //! the clock moves) → [`operate`] (the frame of every operator's call), [`policies`], [`revisions`] → the operators' desk:
@@ -28,6 +29,7 @@ mod lane;
 mod maintenance;
 mod memories;
 mod operate;
+mod patience;
 mod policies;
 mod publish;
 mod queues;
@@ -61,6 +63,7 @@ use floors::Floors;
 use lane::Lane;
 use maintenance::Sweep;
 use parking_lot::Mutex;
+use patience::Trust;
 use queues::Cache;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres as Driver, Transaction};
@@ -78,6 +81,7 @@ const CALL_TRIES: u32 = 8;
 struct Postgres {
     options: PgConnectOptions,
     pool: PgPool,
+    trust: Arc<Trust>,
     facts: Facts,
     publishing: Lane,
     settling: Lane,
@@ -103,13 +107,15 @@ pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
         .map_err(StoreError::unavailable)?;
     session::check_durability(&mut connection).await?;
     let facts = session::facts(&mut connection).await?;
+    let trust = Arc::<Trust>::default();
     let store = Postgres {
-        pool: session::pool(&options),
+        pool: session::pool(&options, &trust),
         options,
         facts,
-        publishing: Lane::new(1),
-        settling: Lane::new(1),
-        receiving: Lane::new(1),
+        publishing: Lane::new(1, &trust),
+        settling: Lane::new(1, &trust),
+        receiving: Lane::new(1, &trust),
+        trust,
         ids: Mutex::new(IdMaker::new(rand::random_range(0..1024))),
         due: Due::default(),
         floors: Floors::default(),
@@ -194,7 +200,7 @@ impl Backend for Postgres {
     }
 
     async fn move_due(&self, now: Option<Millis>) -> Result<Moved> {
-        self.move_what_is_due(now).await
+        self.look(self.move_what_is_due(now)).await
     }
 
     async fn operate(
@@ -203,39 +209,39 @@ impl Backend for Postgres {
         operation: Operation,
         now: Option<Millis>,
     ) -> Result<Operated> {
-        self.perform(call, &operation, now).await
+        self.change(self.perform(call, &operation, now)).await
     }
 
     async fn queue(&self, name: &str) -> Result<Option<Queue>> {
-        self.queue_by_name(name).await
+        self.look(self.queue_by_name(name)).await
     }
 
     async fn queue_by_uid(&self, uid: QueueUid) -> Result<Option<(Queue, bool)>> {
-        self.queue_by_number(uid).await
+        self.look(self.queue_by_number(uid)).await
     }
 
     async fn queues(&self, after: Option<&str>, limit: u32) -> Result<Vec<Queue>> {
-        self.queues_behind(after, limit).await
+        self.look(self.queues_behind(after, limit)).await
     }
 
     async fn numbers(&self, queue: QueueUid, now: Option<Millis>) -> Result<QueueNumbers> {
-        self.exact_numbers(queue, now).await
+        self.look(self.exact_numbers(queue, now)).await
     }
 
     async fn browse(&self, browse: Browse, now: Option<Millis>) -> Result<Page> {
-        self.page(&browse, now).await
+        self.look(self.page(&browse, now)).await
     }
 
     async fn message(&self, id: MessageId, now: Option<Millis>) -> Result<Option<Detail>> {
-        self.detail(id, now).await
+        self.look(self.detail(id, now)).await
     }
 
     async fn poll(&self, waiting: &[QueueUid]) -> Result<Vec<QueueUid>> {
-        self.ready_among(waiting).await
+        self.look(self.ready_among(waiting)).await
     }
 
     async fn dead_letters(&self, listing: &DeadListing, now: Option<Millis>) -> Result<Page> {
-        self.dead_page(listing, now).await
+        self.look(self.dead_page(listing, now)).await
     }
 
     async fn dead_groups(
@@ -245,43 +251,44 @@ impl Backend for Postgres {
         limit: u32,
         now: Option<Millis>,
     ) -> Result<DeadGroups> {
-        self.largest_groups(queues, filter, limit, now).await
+        self.look(self.largest_groups(queues, filter, limit, now))
+            .await
     }
 
     async fn selection(&self, id: SelectionId) -> Result<Option<Selection>> {
-        self.selection_of(id).await
+        self.look(self.selection_of(id)).await
     }
 
     async fn redrive(&self, id: RedriveId) -> Result<Option<Redrive>> {
-        self.redrive_of(id).await
+        self.look(self.redrive_of(id)).await
     }
 
     async fn redrives(&self, listing: &RedriveListing) -> Result<Vec<Redrive>> {
-        self.redrives_of(listing).await
+        self.look(self.redrives_of(listing)).await
     }
 
     async fn step_redrives(&self, now: Option<Millis>) -> Result<Stepped> {
-        self.step_first(now).await
+        self.look(self.step_first(now)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
-        self.audit_page(query).await
+        self.look(self.audit_page(query)).await
     }
 
     async fn maintain(&self, keep: &Keep, now: Option<Millis>) -> Result<bool> {
-        self.clean(keep, now).await
+        self.look(self.clean(keep, now)).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        self.all_keys().await
+        self.look(self.all_keys()).await
     }
 
     async fn add_key(&self, call: &Call, key: KeyRecord, only_first: bool) -> Result<bool> {
-        self.store_key(call, &key, only_first).await
+        self.change(self.store_key(call, &key, only_first)).await
     }
 
     async fn revoke_key(&self, call: &Call, id: &str, now: Option<Millis>) -> Result<bool> {
-        self.end_key(call, id, now).await
+        self.change(self.end_key(call, id, now)).await
     }
 
     async fn rotate_key(
@@ -291,11 +298,11 @@ impl Backend for Postgres {
         ends_at: Millis,
         new: KeyRecord,
     ) -> Result<bool> {
-        self.replace_key(call, id, ends_at, &new).await
+        self.change(self.replace_key(call, id, ends_at, &new)).await
     }
 
     async fn touch_keys(&self, used: &[(Arc<str>, Millis)]) -> Result<()> {
-        self.note_key_use(used).await
+        self.look(self.note_key_use(used)).await
     }
 
     fn facts(&self) -> &Facts {
@@ -331,7 +338,7 @@ impl Backend for Postgres {
     }
 
     async fn check(&self) -> Result<()> {
-        self.writable().await
+        self.look(self.writable()).await
     }
 
     async fn close(&self) {

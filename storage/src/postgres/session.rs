@@ -1,12 +1,15 @@
 //! Connecting: session settings, the durability check, migrations and the facts of the store.
 
 use super::fault::Fault;
+use super::patience::Trust;
 use crate::backend::Facts;
 use crate::error::{Result, StoreError};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Connections for everything that is not a lane: operators, listings, timers.
 const POOL_CONNECTIONS: u32 = 4;
@@ -36,8 +39,11 @@ pub(super) async fn connect(options: &PgConnectOptions) -> Result<PgConnection, 
     Ok(connection)
 }
 
-/// The pool; connects when first used.
-pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
+/// The pool; connects when first used. A connection that does not answer is closed instead of taken back, since nobody else
+/// would find out before the kernel does, in a quarter of an hour; those that were open when one was lost are not handed
+/// out again.
+pub(super) fn pool(options: &PgConnectOptions, trust: &Arc<Trust>) -> PgPool {
+    let (returned, reused) = (trust.clone(), trust.clone());
     PgPoolOptions::new()
         .max_connections(POOL_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -48,6 +54,20 @@ pub(super) fn pool(options: &PgConnectOptions) -> PgPool {
                 connection.execute(SETTINGS).await?;
                 Ok(())
             })
+        })
+        .after_release(move |connection, _| {
+            let trust = returned.clone();
+            Box::pin(async move {
+                let Ok(answered) = timeout(ACQUIRE_TIMEOUT, connection.ping()).await else {
+                    trust.broken();
+                    return Err(sqlx::Error::PoolTimedOut);
+                };
+                answered.map(|()| true)
+            })
+        })
+        .before_acquire(move |_, connection| {
+            let good = reused.holds_for(connection.age);
+            Box::pin(async move { Ok(good) })
         })
         .connect_lazy_with(options.clone())
 }

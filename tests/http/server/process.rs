@@ -1,7 +1,9 @@
 //! The binary as a process: what it prints, where it keeps things, and how it ends.
 
-use quita_tests::server::{Process, command};
+use quita_tests::server::{Process, command, free_address};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -91,6 +93,53 @@ fn a_second_server_on_one_file_is_refused_in_a_sentence() {
     let _first = Process::start(folder.path(), &[]);
     let (done, _, why) = output(folder.path(), &["--listen", "127.0.0.1:0"]);
     assert!(!done && why.contains("another process"), "{why}");
+}
+
+/// The status and the whole answer to a GET without a key.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer[9..12].parse().unwrap(), answer)
+}
+
+#[test]
+fn the_inner_listener_has_health_and_metrics_without_a_key_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let inner = free_address();
+    let at = inner.to_string();
+    let mut process = Process::start(
+        folder.path(),
+        &["--inner-listen", &at, "--drain-delay-seconds", "1"],
+    );
+    assert_eq!(get(inner, "/healthz").0, 200);
+    assert_eq!(get(inner, "/readyz").0, 200);
+    let (status, text) = get(inner, "/metrics");
+    assert!(
+        status == 200 && text.contains("quita_requests_in_flight"),
+        "{text}"
+    );
+    assert_eq!(get(process.address, "/metrics").0, 401);
+    for path in ["/v1/queues", "/docs", "/openapi.json", "/problems"] {
+        assert_eq!(get(inner, path).0, 404, "{path}");
+    }
+    // A port that is taken is said, and which setting names it.
+    let other = TempDir::new().unwrap();
+    let (done, _, why) = output(
+        other.path(),
+        &["--listen", "127.0.0.1:0", "--inner-listen", &at],
+    );
+    assert!(!done && why.contains("(--inner-listen)"), "{why}");
+    process.signal("TERM");
+    while get(inner, "/readyz").0 == 200 {}
+    assert_eq!(get(inner, "/healthz").0, 200);
+    assert_eq!(process.wait().code(), Some(0));
+    assert!(TcpStream::connect(inner).is_err());
 }
 
 #[test]
